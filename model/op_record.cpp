@@ -1,0 +1,1 @@
+#include "model/op_record.hpp"

@@ -1,0 +1,1 @@
+#include "model/parallel_plan.hpp"

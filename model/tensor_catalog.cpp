@@ -1,0 +1,1 @@
+#include "model/tensor_catalog.hpp"

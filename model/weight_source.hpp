@@ -1,0 +1,19 @@
+// Where the weights of a model come from: a checkpoint on disk, a generator, or a decorator that plants a fault.
+#pragma once
+
+#include <string>
+
+#include "model/config.hpp"
+#include "model/tensor_view.hpp"
+
+namespace model {
+
+class WeightSource {
+ public:
+  virtual ~WeightSource() = default;
+  [[nodiscard]] virtual const ModelConfig& config() const = 0;
+  // Throws InputError when there is no tensor of this catalogue name.
+  [[nodiscard]] virtual TensorView weight(const std::string& name) const = 0;
+};
+
+}  // namespace model

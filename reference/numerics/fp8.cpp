@@ -1,0 +1,1 @@
+#include "reference/numerics/fp8.hpp"

@@ -1,0 +1,1 @@
+#include "reference/numerics/reduce.hpp"
