@@ -22,10 +22,14 @@ struct Dump {
 std::vector<std::string> known_formats();
 
 // Reads a dump. Formats:
-//   dsv3  our own names (a golden file, or anybody's safetensors with <case>/<op> names)
+//   dsv3  our own names (a golden file, or anybody's safetensors with <case>/<op> names), taken without looking at shapes; hashes
+//         of a manifest are not checked either: what is asked of a dump is whether its values are right
 //   v32   module paths of DeepSeek-V3.2-Exp inference (and of DeepSeek-V3 inference)
 //   hf    module paths of transformers' DeepseekV3ForCausalLM: half-split rotations are permuted to interleaved pairs
-// Batch dimensions are flattened, rows named by Case::rows are accepted for final_norm and logits.
+// Batch dimensions are flattened. final_norm and logits hold the rows of Case::rows, whether the file holds those or all of them.
+// kv_b of a decode step holds the rows the dump has: all keys (hf) or the new tokens (V3's naive cache). Ids become I32 and keep
+// their order, values keep the dtype of the file; a layer output that V3.2 keeps as a pair is its F32 sum. A tensor of an unknown
+// case, or of an op that the config's model does not have, is unused.
 // Throws InputError: unknown format, unreadable file, a known name with an impossible shape or dtype.
 Dump read_dump(const std::filesystem::path& path,
                std::string_view format,

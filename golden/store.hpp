@@ -13,17 +13,17 @@ namespace golden {
 
 // How the tensors were made. Every field is written into the file; unknown fields of a newer file are ignored.
 struct Manifest {
-  std::string mode;              // "exact" or "published"
-  std::string profile;           // "v32", empty for exact
-  std::string gemm;              // "fp8" or "bf16"
-  std::string scale;             // "fp32" or "ue8m0"
-  std::string attention;         // "naive", "absorbed" or "by-length"
-  std::map<std::string, std::string> rules;  // op kind -> rule, in words: what the profile and flags amount to
-  std::string checkpoint;        // the argument that named it; informative
-  std::string checkpoint_hash;   // hash of config and shard headers
+  std::string mode;                                  // "exact" or "published"
+  std::string profile;                               // "v32", empty for exact
+  std::string gemm;                                  // "fp8" or "bf16"
+  std::string scale;                                 // "fp32" or "ue8m0"
+  std::string attention;                             // "naive", "absorbed" or "by-length"
+  std::map<std::string, std::string> rules;          // op kind -> rule, in words: what the profile and flags amount to
+  std::string checkpoint;                            // the argument that named it; informative
+  std::string checkpoint_hash;                       // hash of config and shard headers
   std::map<std::string, std::string> weight_hashes;  // catalogue name -> XXH3-64 of its bytes, for each tensor read
   std::map<std::string, std::string> tensor_hashes;  // <case>/<op> -> XXH3-64 of its bytes
-  std::vector<Case> cases;       // names, token ids, stored rows, MTP tokens
+  std::vector<Case> cases;                           // names, token ids, stored rows, MTP tokens
   std::vector<std::string> ops;  // globs that chose what was stored; empty: everything but optional ops
   std::string fault;             // id of a planted fault, normally empty
   std::string commit;

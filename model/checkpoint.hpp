@@ -18,7 +18,9 @@ class Checkpoint : public WeightSource {
   // Opens every shard and holds it against the catalogue: each tensor found exactly once, none unknown (a tensor whose name
   // starts with one of `ignored_prefixes` may be there), shapes and formats as the role demands, scale companions on the right
   // grid with finite positive values, finite router biases. MTP copies of embedding and head may be absent: they then alias the
-  // main ones. Without an index, a single model.safetensors is accepted. Throws InputError.
+  // main ones, as a head tied to the embedding does. Without an index, a single model.safetensors is accepted.
+  // Where the linear weights and the config's quantization disagree, the weights decide: config() then says what they are.
+  // Throws InputError.
   explicit Checkpoint(const std::filesystem::path& directory, const std::vector<std::string>& ignored_prefixes = {});
 
   [[nodiscard]] const ModelConfig& config() const override { return config_; }

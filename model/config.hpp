@@ -24,12 +24,16 @@ struct YarnConfig {
   double beta_slow = 1;
   double mscale = 1;
   double mscale_all_dim = 0;
+
+  bool operator==(const YarnConfig&) const = default;
 };
 
 struct QuantizationConfig {
   int64_t block_rows = 128;
   int64_t block_cols = 128;
   ScaleFormat scale_fmt = ScaleFormat::kFp32;
+
+  bool operator==(const QuantizationConfig&) const = default;
 };
 
 struct ModelConfig {
@@ -51,7 +55,7 @@ struct ModelConfig {
   int64_t n_routed_experts = 0;  // 0: every layer is dense
   int64_t n_shared_experts = 0;
   int64_t num_experts_per_tok = 0;
-  int64_t n_group = 1;
+  int64_t n_group = 1;  // 1 whatever the file says when topk_method is greedy, which knows no groups
   int64_t topk_group = 1;
   ScoringFunction scoring_func = ScoringFunction::kSigmoid;
   TopkMethod topk_method = TopkMethod::kNoauxTc;
@@ -67,6 +71,8 @@ struct ModelConfig {
   std::optional<int64_t> bos_token_id;
   // Keys of the file that no field above covers and that are not known to be irrelevant to inference: worth a warning.
   std::vector<std::string> unknown_keys;
+
+  bool operator==(const ModelConfig&) const = default;
 
   [[nodiscard]] int64_t qk_head_dim() const { return qk_nope_head_dim + qk_rope_head_dim; }
   [[nodiscard]] int64_t latent_dim() const { return kv_lora_rank + qk_rope_head_dim; }

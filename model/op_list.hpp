@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "model/config.hpp"
@@ -58,18 +59,19 @@ struct Workload {
 
   [[nodiscard]] int64_t num_tokens() const;
   [[nodiscard]] int64_t num_keys() const;         // sum over sequences of cached + new
+  [[nodiscard]] int64_t max_keys() const;         // longest sequence after the step
   [[nodiscard]] int64_t num_visible_pairs() const;  // sum over new tokens of the keys each one sees (causal)
 };
 
 struct Op {
-  std::string id;  // "layer.3.attn.q_a"
+  std::string id = {};  // "layer.3.attn.q_a"
   OpKind kind = OpKind::kEmbed;
   int64_t layer = -1;                 // -1 outside the layers; MTP layer k is num_hidden_layers + k
-  std::vector<std::string> inputs;    // ids of other ops, "tokens", or the op's own id: its value before this step (cache)
-  std::vector<std::string> weights;   // catalogue names; a scale companion follows from the catalogue
-  Shape shape;                        // output; for a part of a grouped op the first extent is not known here and is -1
+  std::vector<std::string> inputs = {};    // ids of other ops, "tokens", or the op's own id: its value before this step (cache)
+  std::vector<std::string> weights = {};   // catalogue names; a scale companion follows from the catalogue
+  Shape shape = {};                     // output; -1 where the first extent depends on the routing (grouped ops)
   DType dtype = DType::kBF16;         // output as the published recipe (profile v32) stores it
-  int64_t num_parts = 1;              // > 1: a grouped op, one part for each routed expert (see expert_part)
+  int64_t num_parts = 1;              // > 1: a grouped op, one part for each routed expert; '*' in names is its number
   int64_t expert = -1;                // in a part: the expert whose tokens it works on
   bool optional = false;              // nobody downstream reads it; run only if somebody asks for it
 
@@ -83,8 +85,9 @@ struct Op {
 // The whole list for one step. Throws CheckError when the workload is empty or asks for MTP layers the config lacks.
 std::vector<Op> op_list(const ModelConfig& config, const Workload& workload);
 
-// The part of a grouped op that belongs to one expert: "layer.3.moe.expert.gate" -> "layer.3.moe.expert.7.gate", with its own
-// weights. Rows of token-shaped inputs are gathered through topk_ids (always the part's last input), in ascending token order.
+// The part of a grouped op that belongs to one expert: "layer.3.moe.expert.*.gate" -> "layer.3.moe.expert.7.gate", with the
+// expert's own inputs and weights. gate and up gather the rows of the tokens that chose the expert, in ascending order, through
+// topk_ids, their second input; act and the down projection already work on gathered rows.
 Op expert_part(const Op& grouped, int64_t expert);
 
 }  // namespace model

@@ -1,1 +1,85 @@
+// Which rank holds which slice of which tensor, for one layout of a deployment. Data only: a weight loader reads it to load, a
+// simulator reads it to count. It moves no bytes and knows no network.
 #pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "model/config.hpp"
+#include "model/tensor_catalog.hpp"
+
+namespace model {
+
+// World = pp stages of dp replicas of tp ranks; rank = (stage * dp + dp_rank) * tp + tp_rank.
+struct ParallelLayout {
+  int64_t tp = 1;  // heads, dense and shared FFN, vocabulary
+  int64_t ep = 1;  // routed experts; divides tp, or is a multiple of it that divides tp * dp
+  int64_t pp = 1;  // contiguous ranges of layers; embedding on the first stage, final norm, head and MTP on the last
+  int64_t dp = 1;  // replicas of everything but the routed experts
+  bool sequence_parallel = false;  // the tokens of a MoE layer are split over tp; moves no weight
+
+  [[nodiscard]] int64_t num_ranks() const { return tp * pp * dp; }
+  [[nodiscard]] int64_t stage_len() const { return tp * dp; }
+  // ep < tp: each expert is cut into tp / ep slices, as the other FFNs are into tp.
+  [[nodiscard]] int64_t expert_tp() const { return ep < tp ? tp / ep : 1; }
+};
+
+struct RankPlace {
+  int64_t stage = 0;
+  int64_t dp_rank = 0;
+  int64_t tp_rank = 0;
+  int64_t ep_rank = 0;
+  int64_t expert_tp_rank = 0;
+
+  bool operator==(const RankPlace&) const = default;
+};
+
+// A half-open range of layers, experts or rows.
+struct IndexRange {
+  int64_t begin = 0;
+  int64_t end = 0;
+
+  bool operator==(const IndexRange&) const = default;
+};
+
+// What tensor-parallel ranks share of a tensor. Weights are [out, in]: dimension 0 is the output, 1 the input.
+struct TensorSplit {
+  int64_t dimension = 0;
+  int64_t degree = 1;  // 1: every holder has the whole tensor
+
+  bool operator==(const TensorSplit&) const = default;
+};
+
+struct TensorSlice {
+  int64_t tensor_idx = 0;  // in ParallelPlan::tensors
+  int64_t dimension = 0;
+  IndexRange range;  // along the dimension; the other dimension is whole
+
+  bool operator==(const TensorSlice&) const = default;
+};
+
+struct ParallelPlan {
+  ModelConfig config;
+  ParallelLayout layout;
+  std::vector<CatalogTensor> tensors;  // the catalogue
+  std::vector<TensorSplit> splits;     // of every tensor
+
+  [[nodiscard]] RankPlace place(int64_t rank) const;
+  // Layers of a stage, MTP layers (ids from num_hidden_layers) included.
+  [[nodiscard]] IndexRange stage_layers(int64_t stage) const;
+  // Expert e belongs to EP rank floor(e * ep / n_routed_experts).
+  [[nodiscard]] IndexRange experts(int64_t ep_rank) const;
+  // Empty when the rank has no part of the tensor.
+  [[nodiscard]] std::optional<TensorSlice> slice(int64_t tensor_idx, int64_t rank) const;
+  [[nodiscard]] std::vector<TensorSlice> slices(int64_t rank) const;
+  // All ranks that hold the same slice as this one, itself included, ascending: declared replicas. The first one is the owner.
+  // Empty when the rank has no part of the tensor.
+  [[nodiscard]] std::vector<int64_t> holders(int64_t tensor_idx, int64_t rank) const;
+};
+
+// Throws InputError when the layout is not possible: a degree below 1, more stages than layers, more EP ranks than experts, heads
+// or rows that do not divide, an FP8 tensor cut inside a 128x128 block. The message names tensor, dimension, extent and degree.
+ParallelPlan parallel_plan(const ModelConfig& config, const ParallelLayout& layout);
+
+}  // namespace model

@@ -26,6 +26,8 @@ struct CatalogTensor {
   DType dtype;        // as the published checkpoint stores it
   TensorRole role;
   std::string scale;  // name of the scale companion, empty if none
+  int64_t layer = -1;   // -1 outside the layers; MTP layer k is num_hidden_layers + k
+  int64_t expert = -1;  // routed expert it belongs to, -1 if none
 };
 
 // In the order of the layers, MTP layers (with their copies of embedding and head) included. For the published 671B config:

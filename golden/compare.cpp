@@ -1,0 +1,74 @@
+#include "golden/compare.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+
+#include "golden/case_judge.hpp"
+#include "golden/case_values.hpp"
+
+namespace golden {
+namespace {
+
+// Width of the statistical bound: with m elements and up to 64 rules tried, the chance that any legal element falls outside is
+// 2 * 64 m exp(-s^2 / 2) = 1e-9.
+double family_wise_sigmas(const Dump& dump) {
+  double elements = 1;
+  for (const auto& [name, tensor] : dump.tensors) {
+    elements += static_cast<double>(tensor.size());
+  }
+  return std::sqrt(2 * std::log(2 * 64 * elements / 1e-9));
+}
+
+std::vector<Case> chosen_cases(const GoldenFile& golden, const std::vector<std::string>& names) {
+  std::set<std::string> recorded;
+  for (const auto& [name, tensor] : golden.tensors) {
+    recorded.insert(name.substr(0, name.find('/')));
+  }
+  std::vector<Case> cases = names.empty() ? golden.manifest.cases : select_cases(golden.manifest.cases, names);
+  std::erase_if(cases, [&](const Case& c) {
+    const bool asked = names.empty() || std::find(names.begin(), names.end(), c.name) != names.end();
+    return !asked || !recorded.contains(c.name);
+  });
+  if (cases.empty()) {
+    model::throw_input_error("golden file: none of the asked cases is recorded in it");
+  }
+  return cases;
+}
+
+}  // namespace
+
+Verdict compare(const model::ModelConfig& config,
+                const GoldenFile& golden,
+                const Dump& dump,
+                const CompareOptions& options,
+                const MakeRecompute& make_recompute) {
+  Verdict verdict;
+  verdict.profile = golden.manifest.mode == "exact" ? "exact" : golden.manifest.profile;
+  const auto judged = chosen_cases(golden, options.cases);
+  const double num_sigmas = family_wise_sigmas(dump);
+  std::map<std::string, CaseValues> values;
+  std::set<std::string> notes;
+  for (const Case& step : golden.manifest.cases) {
+    const auto workload = workload_of(config, golden, dump, step);
+    const CaseValues* earlier = step.after.empty() ? nullptr : &values.at(step.after);
+    const auto& current = values.emplace(step.name, CaseValues(config, golden, dump, step, workload, earlier)).first->second;
+    if (std::find(judged.begin(), judged.end(), step) == judged.end()) {
+      continue;
+    }
+    if (options.on_case) {
+      options.on_case(step.name);
+    }
+    const auto recompute = make_recompute(workload, num_sigmas);
+    CaseJudge judge(config, current, workload, *recompute, num_sigmas);
+    auto results = judge.judge();
+    std::move(results.begin(), results.end(), std::back_inserter(verdict.ops));
+    notes.insert(judge.notes().begin(), judge.notes().end());
+  }
+  verdict.notes.assign(notes.begin(), notes.end());
+  verdict.outcome = decide(verdict.ops, options.strict);
+  return verdict;
+}
+
+}  // namespace golden

@@ -1,0 +1,34 @@
+// Forced comparison: every op of a dump recomputed from the dump's own inputs and held against a narrow bound.
+// docs/contracts.md section 3 says what that decides.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "golden/formats.hpp"
+#include "golden/recompute.hpp"
+#include "golden/store.hpp"
+#include "golden/verdict.hpp"
+#include "model/config.hpp"
+
+namespace golden {
+
+struct CompareOptions {
+  std::vector<std::string> cases;  // empty: every case of the golden file
+  bool strict = false;
+  std::function<void(const std::string& case_name)> on_case = {};  // progress
+};
+
+// Makes the arithmetic for one step. num_sigmas is the width of the statistical bound that keeps false alarms below 1e-9 a file.
+using MakeRecompute = std::function<std::unique_ptr<Recompute>(const model::Workload& workload, double num_sigmas)>;
+
+// Throws InputError when a case is not in the golden file.
+Verdict compare(const model::ModelConfig& config,
+                const GoldenFile& golden,
+                const Dump& dump,
+                const CompareOptions& options,
+                const MakeRecompute& make_recompute);
+
+}  // namespace golden

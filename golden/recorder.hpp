@@ -1,0 +1,34 @@
+// A probe that keeps what it sees of one case, under the names of a golden file.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "golden/cases.hpp"
+#include "model/probe.hpp"
+
+namespace golden {
+
+class Recorder : public model::Probe {
+ public:
+  // Keeps the ops of which a glob (POSIX fnmatch; '*' also matches dots) matches the id; without globs every op that is not
+  // optional. With `layers`, ops of other layers are left out; ops outside the layers (embed, final_norm, logits) stay.
+  // final_norm and logits are cut to the rows of the case.
+  explicit Recorder(Case recorded, std::vector<std::string> globs = {}, std::vector<int64_t> layers = {});
+
+  [[nodiscard]] bool wants(const model::Op& op) const override;
+  // Shares the bytes with `value`, whose owner must keep them. An op is seen once.
+  void see(const model::Op& op, const model::TensorView& value) override;
+
+  // "<case>/<op>"
+  [[nodiscard]] const std::map<std::string, model::TensorView>& tensors() const { return tensors_; }
+
+ private:
+  Case case_;
+  std::vector<std::string> globs_;
+  std::vector<int64_t> layers_;
+  std::map<std::string, model::TensorView> tensors_;
+};
+
+}  // namespace golden

@@ -1,0 +1,45 @@
+// Small helpers that every bound uses: building an estimate element by element.
+#pragma once
+
+#include <span>
+#include <utility>
+
+#include "model/estimate.hpp"
+#include "reference/bounds/dot.hpp"
+#include "reference/estimate_call.hpp"
+
+namespace reference {
+
+// Format that a rule stores its result in; exact mode always stores FP64.
+inline model::DType stored_as(const Rules& rules, model::DType dtype) {
+  return rules.exact() ? model::DType::kF64 : dtype;
+}
+
+inline model::Estimate empty_estimate(model::Shape shape, model::DType dtype) {
+  const auto size = static_cast<size_t>(model::num_elements(shape));
+  return {std::move(shape), std::vector<double>(size), std::vector<double>(size), dtype};
+}
+
+inline void set(model::Estimate& estimate, int64_t index, ValueWithError element) {
+  estimate.value[static_cast<size_t>(index)] = element.value;
+  estimate.error[static_cast<size_t>(index)] = element.error;
+}
+
+inline int64_t row_len(const model::Estimate& estimate) {
+  return estimate.shape.front() == 0 ? 0 : static_cast<int64_t>(estimate.value.size()) / estimate.shape.front();
+}
+
+// Elements [begin, begin + len) of row `row`.
+struct EstimateRow {
+  std::span<const double> value;
+  std::span<const double> error;
+};
+
+inline EstimateRow row_of(const model::Estimate& estimate, int64_t row, int64_t begin, int64_t len) {
+  const auto offset = static_cast<size_t>(row * row_len(estimate) + begin);
+  const auto count = static_cast<size_t>(len);
+  return {std::span<const double>(estimate.value).subspan(offset, count),
+          std::span<const double>(estimate.error).subspan(offset, count)};
+}
+
+}  // namespace reference

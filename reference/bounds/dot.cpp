@@ -1,0 +1,43 @@
+#include "reference/bounds/dot.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace reference {
+
+SumModel sum_model(const Rules& rules, double num_sigmas) {
+  return rules.exact() ? SumModel{.unit = std::ldexp(1.5, -53), .num_sigmas = num_sigmas}
+                       : SumModel{.unit = std::ldexp(1.0, -24), .num_sigmas = num_sigmas};
+}
+
+void TermSums::add(double term, double term_error) {
+  ++count;
+  sum += term;
+  squares += term * term;
+  magnitudes += std::abs(term);
+  input_error += term_error;
+}
+
+double order_error(const SumModel& model, const TermSums& terms) {
+  const auto n = static_cast<double>(terms.count);
+  const double variance = (n * (terms.sum * terms.sum + terms.squares) + terms.squares) / 3;
+  const double statistical = model.num_sigmas * model.unit * std::sqrt(variance);
+  const double deterministic = (n + 1) * model.unit / (1 - (n + 1) * model.unit) * terms.magnitudes;
+  return std::min(statistical, deterministic);
+}
+
+ValueWithError dot_with_error(const SumModel& model,
+                              std::span<const double> a,
+                              std::span<const double> a_error,
+                              std::span<const double> b,
+                              std::span<const double> b_error) {
+  TermSums terms;
+  for (size_t k = 0; k < a.size(); ++k) {
+    const double ea = a_error.empty() ? 0 : a_error[k];
+    const double eb = b_error.empty() ? 0 : b_error[k];
+    terms.add(a[k] * b[k], ea * std::abs(b[k]) + std::abs(a[k]) * eb + ea * eb);
+  }
+  return {.value = terms.sum, .error = order_error(model, terms) + terms.input_error};
+}
+
+}  // namespace reference

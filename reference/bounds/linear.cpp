@@ -1,0 +1,164 @@
+// Linear ops: BF16 or exact weights with one long sum, or FP8 blocks.
+#include <algorithm>
+#include <cmath>
+
+#include "reference/bounds/bounds.hpp"
+#include "reference/bounds/builder.hpp"
+#include "reference/numerics/reduce.hpp"
+#include "reference/parallel.hpp"
+#include "reference/quantize.hpp"
+#include "reference/tokens.hpp"
+#include "reference/weight_matrix.hpp"
+
+namespace reference {
+namespace {
+
+// The rows an op works on, cut to in_dim columns (ops/linear.cpp, input_rows).
+model::Estimate input_rows(const EstimateCall& call, int64_t in_dim) {
+  const model::Estimate& x = call.inputs[0];
+  const bool joins = call.op.kind == model::OpKind::kMtpConcat;
+  std::vector<int64_t> rows;
+  if (call.inputs.size() == 2 && !joins) {
+    std::vector<int32_t> ids(call.inputs[1].value.begin(), call.inputs[1].value.end());
+    rows = tokens_of_expert(model::make_tensor(model::DType::kI32, call.inputs[1].shape, ids), call.op.expert);
+  } else {
+    for (int64_t t = 0; t < x.shape.front(); ++t) {
+      rows.push_back(t);
+    }
+  }
+  model::Estimate result{{static_cast<int64_t>(rows.size()), in_dim}, {}, {}, x.dtype};
+  const auto append = [&](const model::Estimate& from, int64_t row, int64_t len) {
+    const auto source = row_of(from, row, 0, len);
+    result.value.insert(result.value.end(), source.value.begin(), source.value.end());
+    result.error.insert(result.error.end(), source.error.begin(), source.error.end());
+  };
+  for (const int64_t t : rows) {
+    append(x, t, joins ? in_dim / 2 : in_dim);
+    if (joins) {
+      append(call.inputs[1], t, in_dim / 2);
+    }
+  }
+  return result;
+}
+
+// One row of activations after quantisation: code * scale and how far it may flip, split into its factors for the block sums.
+struct QuantizedEstimate {
+  std::vector<double> code;        // E4M3 values
+  std::vector<double> code_error;  // distance to the code on the other side of a tie, where x lies within its error of it
+  std::vector<double> scale;       // [blocks]
+};
+
+// Quantisation is exact arithmetic on given numbers: without input errors there is one legal result. With them, codes (and the
+// scale, through amax) are taken at both ends of the interval; a moved scale is folded into the code errors.
+QuantizedEstimate quantize(const QuantizeRule& rule, const EstimateRow& x) {
+  QuantizedEstimate result;
+  for (size_t begin = 0; begin < x.value.size(); begin += kBlockLen) {
+    const size_t end = std::min(begin + kBlockLen, x.value.size());
+    double amax = 0;
+    double amax_low = 0;
+    double amax_high = 0;
+    for (size_t i = begin; i < end; ++i) {
+      const double magnitude = std::abs(x.value[i]);
+      amax = std::max(amax, magnitude);
+      amax_low = std::max(amax_low, magnitude - x.error[i]);
+      amax_high = std::max(amax_high, magnitude + x.error[i]);
+    }
+    const auto scale_of = [&](double value) { return activation_scale(rule, static_cast<float>(value)); };
+    const float scale = scale_of(amax);
+    const float scale_low = scale_of(amax_low);
+    const float scale_high = scale_of(amax_high);
+    result.scale.push_back(scale);
+    for (size_t i = begin; i < end; ++i) {
+      const double code = activation_code(rule, static_cast<float>(x.value[i]), scale);
+      double error = 0;
+      if (x.error[i] > 0 || scale_low != scale_high) {
+        for (const float s : {scale_low, scale, scale_high}) {
+          for (const double shifted : {x.value[i] - x.error[i], x.value[i] + x.error[i]}) {
+            const double other = static_cast<double>(activation_code(rule, static_cast<float>(shifted), s)) * s / scale;
+            error = std::max(error, std::abs(other - code));
+          }
+        }
+      }
+      result.code.push_back(code);
+      result.code_error.push_back(error);
+    }
+  }
+  return result;
+}
+
+// One output: blocks of 128. Variance: order_error inside each block, times its scales squared; two roundings of the scaled
+// block; the sum over blocks by the same rule.
+ValueWithError fp8_dot(const SumModel& model,
+                       const QuantizedEstimate& row,
+                       std::span<const float> weight_codes,
+                       const WeightMatrix& weight,
+                       int64_t n) {
+  TermSums blocks;
+  double block_variance = 0;
+  for (size_t begin = 0; begin < weight_codes.size(); begin += kBlockLen) {
+    const size_t end = std::min(begin + kBlockLen, weight_codes.size());
+    TermSums products;
+    for (size_t k = begin; k < end; ++k) {
+      products.add(row.code[k] * weight_codes[k], row.code_error[k] * std::abs(static_cast<double>(weight_codes[k])));
+    }
+    const size_t block = begin / kBlockLen;
+    const double scale = row.scale[block] * static_cast<double>(weight.scale(n, static_cast<int64_t>(block)));
+    const double scaled = products.sum * scale;
+    const double inside = order_error(model, products) * scale;
+    const double scaling = model.num_sigmas * model.unit * std::abs(scaled) * std::sqrt(2.0 / 3);
+    block_variance += inside * inside + scaling * scaling;
+    blocks.add(scaled, products.input_error * scale);
+  }
+  const double across = order_error(model, blocks);
+  return {blocks.sum, std::sqrt(block_variance + across * across) + blocks.input_error};
+}
+
+model::Estimate dense_matmul(const EstimateCall& call, const model::Estimate& x, const WeightMatrix& weight, bool to_bf16) {
+  const SumModel model = sum_model(call.rules, call.num_sigmas);
+  const int64_t num_rows = x.shape.front();
+  auto result = empty_estimate({num_rows, weight.out_dim()}, stored_as(call.rules, model::DType::kBF16));
+  parallel_for(weight.out_dim(), call.num_threads, [&](int64_t n) {
+    std::vector<float> row(static_cast<size_t>(weight.in_dim()));
+    to_bf16 ? weight.bf16_row(n, row) : weight.row(n, row);
+    const std::vector<double> w(row.begin(), row.end());
+    for (int64_t m = 0; m < num_rows; ++m) {
+      const auto input = row_of(x, m, 0, weight.in_dim());
+      set(result, m * weight.out_dim() + n, dot_with_error(model, input.value, input.error, w, {}));
+    }
+  });
+  return result;
+}
+
+}  // namespace
+
+model::Estimate estimate_linear(const EstimateCall& call) {
+  const WeightMatrix weight(call.weights, call.op.weights[0]);
+  const model::Estimate x = input_rows(call, weight.in_dim());
+  if (call.rules.exact() || !weight.is_fp8() || call.rules.gemm != Gemm::kFp8) {
+    return dense_matmul(call, x, weight, !call.rules.exact());
+  }
+  const SumModel model = sum_model(call.rules, call.num_sigmas);
+  const int64_t num_rows = x.shape.front();
+  std::vector<QuantizedEstimate> rows;
+  for (int64_t m = 0; m < num_rows; ++m) {
+    rows.push_back(quantize(call.rules.quantize, row_of(x, m, 0, weight.in_dim())));
+  }
+  auto result = empty_estimate({num_rows, weight.out_dim()}, model::DType::kBF16);
+  parallel_for(weight.out_dim(), call.num_threads, [&](int64_t n) {
+    std::vector<float> codes(static_cast<size_t>(weight.in_dim()));
+    weight.code_row(n, codes);
+    for (int64_t m = 0; m < num_rows; ++m) {
+      set(result, m * weight.out_dim() + n, fp8_dot(model, rows[static_cast<size_t>(m)], codes, weight, n));
+    }
+  });
+  return result;
+}
+
+model::Estimate estimate_unquantised_linear(const EstimateCall& call, model::DType dtype) {
+  const WeightMatrix weight(call.weights, call.op.weights[0]);
+  auto result = dense_matmul(call, call.inputs[0], weight, false);
+  result.dtype = stored_as(call.rules, dtype);
+  return result;
+}
+
+}  // namespace reference

@@ -1,0 +1,46 @@
+// RoPE: two products and a sum for each element, with cos and sin from whatever library the device has.
+#include <cmath>
+
+#include "reference/bounds/bounds.hpp"
+#include "reference/bounds/builder.hpp"
+#include "reference/ops/rotate.hpp"
+#include "reference/rope.hpp"
+#include "reference/tokens.hpp"
+
+namespace reference {
+
+// A rotation keeps lengths, so every error is measured against the pair's length |(x0, x1)|: cos and sin of a library may be off
+// by 2 FP32 ulp of 1 (2^-22); two products and a sum add 2 u. In exact mode cos and sin are still FP32 tables, so the 2 ulp stay.
+model::Estimate estimate_rotate(const EstimateCall& call) {
+  const auto& c = call.config();
+  const bool is_query = call.op.kind == model::OpKind::kRotateQuery;
+  const int64_t num_vectors = is_query ? c.num_attention_heads : 1;
+  const int64_t first = is_query ? c.qk_nope_head_dim : c.kv_lora_rank;
+  const auto places = token_places(call.workload);
+  const auto tokens = static_cast<int64_t>(places.size());
+  const auto frequencies = inverse_frequencies(c, call.rules.frequency);
+  const double relative = std::ldexp(1.0, -22) + 2 * sum_model(call.rules, call.num_sigmas).unit;
+  const model::Shape shape =
+      is_query ? model::Shape{tokens, num_vectors, c.qk_rope_head_dim} : model::Shape{tokens, c.qk_rope_head_dim};
+  auto result = empty_estimate(shape, stored_as(call.rules, model::DType::kBF16));
+  int64_t out = 0;
+  for (int64_t t = 0; t < tokens; ++t) {
+    const int64_t position = rope_position(c, call.op, places[static_cast<size_t>(t)].position);
+    const auto turns = rotations(c, frequencies, position);
+    for (int64_t v = 0; v < num_vectors; ++v) {
+      const auto x = row_of(call.inputs[0], t, first + v * c.qk_head_dim(), c.qk_rope_head_dim);
+      for (size_t i = 0; i < turns.size(); ++i) {
+        const double x0 = x.value[2 * i];
+        const double x1 = x.value[2 * i + 1];
+        const double cos = turns[i].cos;
+        const double sin = turns[i].sin;
+        const double error = std::hypot(x0, x1) * relative + x.error[2 * i] + x.error[2 * i + 1];
+        set(result, out++, {x0 * cos - x1 * sin, error});
+        set(result, out++, {x0 * sin + x1 * cos, error});
+      }
+    }
+  }
+  return result;
+}
+
+}  // namespace reference

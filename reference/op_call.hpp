@@ -1,0 +1,33 @@
+// One op with everything it reads: what a function in reference/ops/ is called with. Any op can be run alone this way.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "model/config.hpp"
+#include "model/op_list.hpp"
+#include "model/tensor_view.hpp"
+#include "model/weight_source.hpp"
+#include "reference/rules.hpp"
+
+namespace reference {
+
+struct OpCall {
+  const Rules& rules;
+  const model::Workload& workload;
+  const model::WeightSource& weights;
+  const model::Op& op;
+  // In the order of op.inputs. An empty view (no bytes) stands for the cache before the first step, and for the grouped input
+  // of a combine, whose parts are in expert_outputs.
+  std::vector<model::TensorView> inputs = {};
+  std::vector<model::TensorView> expert_outputs = {};  // [num experts], empty views where no token chose the expert
+  int num_threads = 1;
+  int64_t* flops = nullptr;  // if set: multiply-adds done are added here, times two
+
+  [[nodiscard]] const model::ModelConfig& config() const { return weights.config(); }
+};
+
+// Runs one op by its kind. Throws CheckError when inputs do not fit, InputError when a weight is missing.
+model::TensorView run_op(const OpCall& call);
+
+}  // namespace reference

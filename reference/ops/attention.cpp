@@ -1,0 +1,206 @@
+#include "reference/ops/attention.hpp"
+
+#include <algorithm>
+#include <type_traits>
+
+#include "reference/matmul.hpp"
+#include "reference/numerics/functions.hpp"
+#include "reference/ops/absorbed.hpp"
+#include "reference/rope.hpp"
+#include "reference/tokens.hpp"
+#include "reference/values.hpp"
+
+namespace reference {
+namespace {
+
+template <typename T>
+T exponential(T x) {
+  if constexpr (std::is_same_v<T, float>) {
+    return exp_f32(x);
+  } else {
+    return exp_f64(x);
+  }
+}
+
+// Keys of one head as rows [keys, key_len]: [k_nope | k_rope] or, absorbed, the cache row itself.
+template <typename T>
+std::vector<T> expanded_keys(const model::ModelConfig& c, const std::vector<T>& kv_b, const std::vector<T>& cache, int64_t head) {
+  const int64_t kv_row = c.num_attention_heads * (c.qk_nope_head_dim + c.v_head_dim);
+  const int64_t num_keys = static_cast<int64_t>(cache.size()) / c.latent_dim();
+  std::vector<T> keys;
+  keys.reserve(static_cast<size_t>(num_keys * c.qk_head_dim()));
+  for (int64_t key = 0; key < num_keys; ++key) {
+    const auto nope = kv_b.begin() + key * kv_row + head * (c.qk_nope_head_dim + c.v_head_dim);
+    const auto rope = cache.begin() + key * c.latent_dim() + c.kv_lora_rank;
+    keys.insert(keys.end(), nope, nope + c.qk_nope_head_dim);
+    keys.insert(keys.end(), rope, rope + c.qk_rope_head_dim);
+  }
+  return keys;
+}
+
+// Scaled scores of one token and head over its visible keys.
+template <typename T>
+class Scores {
+ public:
+  explicit Scores(const OpCall& call) : call_(call), c_(call.config()), scale_(static_cast<T>(softmax_scale(call.config()))) {
+    absorbed_ = call.inputs.size() == 3;
+    query_ = load<T>(call.inputs[0]);
+    query_rope_ = load<T>(call.inputs[1]);
+    cache_ = load<T>(call.inputs.back());
+    if (!absorbed_) {
+      kv_b_ = load<T>(call.inputs[2]);
+    }
+  }
+
+  // Must be called before scores of that head are asked for. [keys, key_len], empty in the absorbed form.
+  [[nodiscard]] std::vector<T> keys_of_head(int64_t head) const {
+    return absorbed_ ? std::vector<T>() : expanded_keys(c_, kv_b_, cache_, head);
+  }
+
+  [[nodiscard]] std::vector<T> of(int64_t token, const TokenPlace& place, int64_t head, const std::vector<T>& keys) const {
+    const auto rope_len = static_cast<size_t>(c_.qk_rope_head_dim);
+    const std::span<const T> q_rope(query_rope_.data() + (token * c_.num_attention_heads + head) * c_.qk_rope_head_dim, rope_len);
+    const int64_t main_len = absorbed_ ? c_.kv_lora_rank : c_.qk_nope_head_dim;
+    const int64_t query_stride = absorbed_ ? c_.kv_lora_rank : c_.qk_head_dim();
+    const std::span<const T> q_main(query_.data() + (token * c_.num_attention_heads + head) * query_stride,
+                                    static_cast<size_t>(main_len));
+    std::vector<T> whole(q_main.begin(), q_main.end());
+    whole.insert(whole.end(), q_rope.begin(), q_rope.end());
+
+    std::vector<T> scores(static_cast<size_t>(place.num_visible()));
+    for (int64_t key = 0; key < place.num_visible(); ++key) {
+      const int64_t row = place.first_key_row + key;
+      T dot = 0;
+      if (absorbed_) {
+        const std::span<const T> cached(cache_.data() + row * c_.latent_dim(), static_cast<size_t>(c_.latent_dim()));
+        dot = dot_in_order<T>(q_main, cached.first(static_cast<size_t>(main_len))) +
+              dot_in_order<T>(q_rope, cached.last(rope_len));
+      } else {
+        dot = dot_in_order<T>(whole, std::span<const T>(keys.data() + row * c_.qk_head_dim(), whole.size()));
+      }
+      scores[static_cast<size_t>(key)] = dot * scale_;
+    }
+    return scores;
+  }
+
+ private:
+  const OpCall& call_;
+  const model::ModelConfig& c_;
+  T scale_;
+  bool absorbed_ = false;
+  std::vector<T> query_;
+  std::vector<T> query_rope_;
+  std::vector<T> kv_b_;
+  std::vector<T> cache_;
+};
+
+// Calls visit(token, head, scores) for every token and head; heads in parallel.
+template <typename T, typename Visit>
+void for_each_score_row(const OpCall& call, const Visit& visit) {
+  const Scores<T> scores(call);
+  const auto places = token_places(call.workload);
+  parallel_for(call.config().num_attention_heads, call.num_threads, [&](int64_t head) {
+    const auto keys = scores.keys_of_head(head);
+    for (size_t token = 0; token < places.size(); ++token) {
+      visit(static_cast<int64_t>(token), head, scores.of(static_cast<int64_t>(token), places[token], head, keys));
+    }
+  });
+}
+
+// Replaces scores by exp(score - max) and returns {max, sum}.
+template <typename T>
+std::pair<T, T> exponentiate(std::vector<T>& scores) {
+  const T largest = *std::max_element(scores.begin(), scores.end());
+  for (T& score : scores) {
+    score = exponential<T>(score - largest);
+  }
+  return {largest, sum_in_order<T>(scores)};
+}
+
+template <typename T>
+std::vector<T> expanded_context(const OpCall& call) {
+  const auto& c = call.config();
+  auto probs = load<T>(call.inputs[0]);
+  const auto kv_b = load<T>(call.inputs[1]);
+  if constexpr (std::is_same_v<T, float>) {
+    if (call.rules.probs == ProbsRule::kBf16BeforeValue) {
+      std::transform(probs.begin(), probs.end(), probs.begin(), round_to_bf16);
+    }
+  }
+  const auto places = token_places(call.workload);
+  const int64_t heads = c.num_attention_heads;
+  const int64_t num_keys = call.inputs[1].num_rows();
+  const int64_t max_keys = call.inputs[0].shape.back();
+  const int64_t kv_row = call.inputs[1].row_len();
+  std::vector<T> context(places.size() * static_cast<size_t>(heads * c.v_head_dim));
+  parallel_for(heads, call.num_threads, [&](int64_t head) {
+    std::vector<T> column(static_cast<size_t>(num_keys));
+    for (int64_t v = 0; v < c.v_head_dim; ++v) {
+      for (int64_t key = 0; key < num_keys; ++key) {
+        column[static_cast<size_t>(key)] =
+            kv_b[static_cast<size_t>(key * kv_row + head * (c.qk_nope_head_dim + c.v_head_dim) + c.qk_nope_head_dim + v)];
+      }
+      for (size_t t = 0; t < places.size(); ++t) {
+        const auto visible = static_cast<size_t>(places[t].num_visible());
+        const std::span<const T> p(probs.data() + (static_cast<int64_t>(t) * heads + head) * max_keys, visible);
+        const std::span<const T> values(column.data() + places[t].first_key_row, visible);
+        context[t * static_cast<size_t>(heads * c.v_head_dim) + static_cast<size_t>(head * c.v_head_dim + v)] =
+            dot_in_order<T>(p, values);
+      }
+    }
+  });
+  return context;
+}
+
+int64_t visible_pairs_flops(const OpCall& call, int64_t len) {
+  return 2 * call.workload.num_visible_pairs() * call.config().num_attention_heads * len;
+}
+
+}  // namespace
+
+model::TensorView attention_probs(const OpCall& call) {
+  const int64_t tokens = call.workload.num_tokens();
+  const int64_t heads = call.config().num_attention_heads;
+  const int64_t max_keys = call.workload.max_keys();
+  if (call.flops != nullptr) {
+    *call.flops += visible_pairs_flops(call, call.inputs.size() == 3 ? call.config().latent_dim() : call.config().qk_head_dim());
+  }
+  return with_arithmetic(call.rules.exact(), [&]<typename T>() {
+    std::vector<T> probs(static_cast<size_t>(tokens * heads * max_keys));
+    for_each_score_row<T>(call, [&](int64_t token, int64_t head, std::vector<T> scores) {
+      const T sum = exponentiate(scores).second;
+      const auto row = probs.begin() + (token * heads + head) * max_keys;
+      std::transform(scores.begin(), scores.end(), row, [sum](T e) { return e / sum; });
+    });
+    return store<T>({tokens, heads, max_keys}, std::move(probs), model::DType::kF32);
+  });
+}
+
+model::TensorView attention_lse(const OpCall& call) {
+  const int64_t tokens = call.workload.num_tokens();
+  const int64_t heads = call.config().num_attention_heads;
+  return with_arithmetic(call.rules.exact(), [&]<typename T>() {
+    std::vector<T> lse(static_cast<size_t>(tokens * heads));
+    for_each_score_row<T>(call, [&](int64_t token, int64_t head, std::vector<T> scores) {
+      const auto [largest, sum] = exponentiate(scores);
+      lse[static_cast<size_t>(token * heads + head)] = largest + static_cast<T>(log_f64(sum));
+    });
+    return store<T>({tokens, heads}, std::move(lse), model::DType::kF32);
+  });
+}
+
+model::TensorView attention_context(const OpCall& call) {
+  if (call.inputs.size() == 1) {
+    return context_from_latent(call);
+  }
+  if (call.flops != nullptr) {
+    *call.flops += visible_pairs_flops(call, call.config().v_head_dim);
+  }
+  return with_arithmetic(call.rules.exact(), [&]<typename T>() {
+    return store<T>({call.workload.num_tokens(), call.config().num_attention_heads * call.config().v_head_dim},
+                    expanded_context<T>(call),
+                    model::DType::kBF16);
+  });
+}
+
+}  // namespace reference

@@ -1,0 +1,35 @@
+#include "reference/ops/cache_latent.hpp"
+
+namespace reference {
+
+model::TensorView cache_latent(const OpCall& call) {
+  const model::TensorView& latent = call.inputs[0];
+  const model::TensorView& k_rope = call.inputs[1];
+  const model::TensorView& before = call.inputs[2];
+  CHECK(latent.dtype == k_rope.dtype);
+  CHECK(before.bytes.empty() || before.dtype == latent.dtype);
+  const auto element_bytes = model::dtype_bytes(latent.dtype);
+  const auto latent_bytes = static_cast<size_t>(latent.row_len() * element_bytes);
+  const auto rope_bytes = static_cast<size_t>(k_rope.row_len() * element_bytes);
+  const size_t row_bytes = latent_bytes + rope_bytes;
+
+  auto rows = std::make_shared<std::vector<std::byte>>();
+  rows->reserve(static_cast<size_t>(call.workload.num_keys()) * row_bytes);
+  const auto append = [&rows](std::span<const std::byte> bytes) { rows->insert(rows->end(), bytes.begin(), bytes.end()); };
+  size_t old_row = 0;
+  size_t token = 0;
+  for (const auto& [num_cached, num_new] : call.workload.sequences) {
+    const size_t old_bytes = static_cast<size_t>(num_cached) * row_bytes;
+    CHECK(old_row * row_bytes + old_bytes <= before.bytes.size());
+    append(before.bytes.subspan(old_row * row_bytes, old_bytes));
+    old_row += static_cast<size_t>(num_cached);
+    for (int64_t i = 0; i < num_new; ++i, ++token) {
+      append(latent.bytes.subspan(token * latent_bytes, latent_bytes));
+      append(k_rope.bytes.subspan(token * rope_bytes, rope_bytes));
+    }
+  }
+  CHECK_EQ(token, static_cast<size_t>(latent.num_rows()));
+  return {latent.dtype, {call.workload.num_keys(), latent.row_len() + k_rope.row_len()}, *rows, rows};
+}
+
+}  // namespace reference

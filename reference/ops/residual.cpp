@@ -1,0 +1,48 @@
+#include "reference/ops/residual.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <type_traits>
+
+#include "reference/values.hpp"
+
+namespace reference {
+namespace {
+
+template <typename T>
+std::vector<T> added(std::vector<T> left, const std::vector<T>& right) {
+  CHECK_EQ(left.size(), right.size());
+  std::transform(left.begin(), left.end(), right.begin(), left.begin(), std::plus<T>());
+  return left;
+}
+
+}  // namespace
+
+template <typename T>
+std::vector<T> residual_sum(const Rules& rules, const model::TensorView& o_proj, const model::TensorView& layer_input) {
+  auto input = load<T>(layer_input);
+  if constexpr (std::is_same_v<T, float>) {
+    CHECK(!rules.exact());
+    std::transform(input.begin(), input.end(), input.begin(), round_to_bf16);
+  }
+  return added(load<T>(o_proj), input);
+}
+
+template std::vector<float> residual_sum<float>(const Rules&, const model::TensorView&, const model::TensorView&);
+template std::vector<double> residual_sum<double>(const Rules&, const model::TensorView&, const model::TensorView&);
+
+model::TensorView residual_add(const OpCall& call) {
+  return with_arithmetic(call.rules.exact(), [&]<typename T>() {
+    return store<T>(
+        call.inputs[0].shape, residual_sum<T>(call.rules, call.inputs[0], call.inputs[1]), model::DType::kBF16);
+  });
+}
+
+model::TensorView layer_output(const OpCall& call) {
+  const auto dtype = call.rules.residual == ResidualRule::kFusedPair ? model::DType::kF32 : model::DType::kBF16;
+  return with_arithmetic(call.rules.exact(), [&]<typename T>() {
+    return store<T>(call.inputs[0].shape, added(load<T>(call.inputs[0]), load<T>(call.inputs[1])), dtype);
+  });
+}
+
+}  // namespace reference

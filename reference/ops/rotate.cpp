@@ -1,0 +1,58 @@
+#include "reference/ops/rotate.hpp"
+
+#include "reference/rope.hpp"
+#include "reference/tokens.hpp"
+#include "reference/values.hpp"
+
+namespace reference {
+namespace {
+
+// Rotates `num_vectors` vectors of each row; vector v starts at column first + v * stride.
+model::TensorView rotate(const OpCall& call, model::Shape shape, int64_t num_vectors, int64_t first, int64_t stride) {
+  const auto places = token_places(call.workload);
+  const auto frequencies = inverse_frequencies(call.config(), call.rules.frequency);
+  const int64_t rope_dim = call.config().qk_rope_head_dim;
+  const int64_t row_len = call.inputs[0].row_len();
+  CHECK_EQ(call.inputs[0].num_rows(), static_cast<int64_t>(places.size()));
+  return with_arithmetic(call.rules.exact(), [&]<typename T>() {
+    const auto x = load<T>(call.inputs[0]);
+    std::vector<T> y;
+    y.reserve(static_cast<size_t>(model::num_elements(shape)));
+    for (size_t t = 0; t < places.size(); ++t) {
+      const auto turns = rotations(call.config(), frequencies, rope_position(call.config(), call.op, places[t].position));
+      for (int64_t v = 0; v < num_vectors; ++v) {
+        const T* pair = x.data() + static_cast<int64_t>(t) * row_len + first + v * stride;
+        for (int64_t i = 0; i < rope_dim / 2; ++i, pair += 2) {
+          const T cos = turns[static_cast<size_t>(i)].cos;
+          const T sin = turns[static_cast<size_t>(i)].sin;
+          y.push_back(pair[0] * cos - pair[1] * sin);
+          y.push_back(pair[0] * sin + pair[1] * cos);
+        }
+      }
+    }
+    return store<T>(shape, std::move(y), model::DType::kBF16);
+  });
+}
+
+}  // namespace
+
+int64_t rope_position(const model::ModelConfig& config, const model::Op& op, int64_t token_position) {
+  const int64_t mtp_depth = op.layer - config.num_hidden_layers;
+  return mtp_depth < 0 ? token_position : token_position + 1 + mtp_depth;
+}
+
+model::TensorView rotate_query(const OpCall& call) {
+  const auto& config = call.config();
+  return rotate(call,
+                {call.inputs[0].num_rows(), config.num_attention_heads, config.qk_rope_head_dim},
+                config.num_attention_heads,
+                config.qk_nope_head_dim,
+                config.qk_head_dim());
+}
+
+model::TensorView rotate_key(const OpCall& call) {
+  const auto& config = call.config();
+  return rotate(call, {call.inputs[0].num_rows(), config.qk_rope_head_dim}, 1, config.kv_lora_rank, 0);
+}
+
+}  // namespace reference

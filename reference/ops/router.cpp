@@ -1,0 +1,173 @@
+#include "reference/ops/router.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <type_traits>
+
+#include "reference/numerics/functions.hpp"
+#include "reference/numerics/reduce.hpp"
+#include "reference/values.hpp"
+
+namespace reference {
+namespace {
+
+template <typename T>
+T sigmoid(T x) {
+  if constexpr (std::is_same_v<T, float>) {
+    return sigmoid_f32(x);
+  } else {
+    return sigmoid_f64(x);
+  }
+}
+
+template <typename T>
+std::vector<T> softmax(std::span<const T> logits) {
+  const T top = *std::max_element(logits.begin(), logits.end());
+  std::vector<T> result;
+  for (const T logit : logits) {
+    if constexpr (std::is_same_v<T, float>) {
+      result.push_back(exp_f32(logit - top));
+    } else {
+      result.push_back(exp_f64(logit - top));
+    }
+  }
+  const T sum = sum_in_order<T>(result);
+  for (T& value : result) {
+    value /= sum;
+  }
+  return result;
+}
+
+std::vector<float> bias_of(const OpCall& call) {
+  return call.op.weights.empty() ? std::vector<float>() : load<float>(call.weights.weight(call.op.weights[0]));
+}
+
+// Applies choose(scores of the token, token) to every token; each returns `width` ids.
+template <typename Choose>
+model::TensorView choose_ids(const OpCall& call, int64_t width, const Choose& choose) {
+  const int64_t tokens = call.inputs[0].num_rows();
+  return with_arithmetic(call.rules.exact(), [&]<typename T>() {
+    const auto scores = load<T>(call.inputs[0]);
+    const auto num_experts = static_cast<size_t>(call.inputs[0].row_len());
+    std::vector<int32_t> ids;
+    for (int64_t t = 0; t < tokens; ++t) {
+      const auto row = std::span<const T>(scores).subspan(static_cast<size_t>(t) * num_experts, num_experts);
+      const std::vector<int32_t> chosen = choose(row, t);
+      ids.insert(ids.end(), chosen.begin(), chosen.end());
+    }
+    return model::make_tensor(model::DType::kI32, {tokens, width}, std::move(ids));
+  });
+}
+
+}  // namespace
+
+template <typename T>
+std::vector<T> biased_scores(std::span<const T> scores, std::span<const float> bias) {
+  std::vector<T> biased(scores.begin(), scores.end());
+  for (size_t e = 0; e < bias.size(); ++e) {
+    biased[e] += static_cast<T>(bias[e]);
+  }
+  return biased;
+}
+
+template <typename T>
+std::vector<T> group_scores(const model::ModelConfig& config, std::span<const T> biased) {
+  const auto group_len = static_cast<size_t>(config.experts_per_group());
+  std::vector<T> scores;
+  for (size_t begin = 0; begin < biased.size(); begin += group_len) {
+    std::vector<T> group(biased.begin() + static_cast<int64_t>(begin), biased.begin() + static_cast<int64_t>(begin + group_len));
+    std::sort(group.begin(), group.end(), std::greater<T>());
+    scores.push_back(config.topk_method == model::TopkMethod::kNoauxTc ? group[0] + group[1] : group[0]);
+  }
+  return scores;
+}
+
+template <typename T>
+std::vector<int32_t> largest(std::span<const T> values, int64_t count) {
+  std::vector<int32_t> ids(values.size());
+  std::iota(ids.begin(), ids.end(), 0);
+  std::stable_sort(ids.begin(), ids.end(), [&](int32_t left, int32_t right) {
+    const T a = values[static_cast<size_t>(left)];
+    const T b = values[static_cast<size_t>(right)];
+    return std::isnan(b) ? !std::isnan(a) : a > b;
+  });
+  ids.resize(static_cast<size_t>(count));
+  return ids;
+}
+
+template std::vector<float> biased_scores<float>(std::span<const float>, std::span<const float>);
+template std::vector<double> biased_scores<double>(std::span<const double>, std::span<const float>);
+template std::vector<float> group_scores<float>(const model::ModelConfig&, std::span<const float>);
+template std::vector<double> group_scores<double>(const model::ModelConfig&, std::span<const double>);
+template std::vector<int32_t> largest<float>(std::span<const float>, int64_t);
+template std::vector<int32_t> largest<double>(std::span<const double>, int64_t);
+
+model::TensorView router_scores(const OpCall& call) {
+  const bool is_softmax = call.config().scoring_func == model::ScoringFunction::kSoftmax;
+  const auto dtype = call.rules.router == RouterRule::kFp32 ? model::DType::kF32 : model::DType::kBF16;
+  const auto num_experts = static_cast<size_t>(call.inputs[0].row_len());
+  return with_arithmetic(call.rules.exact(), [&]<typename T>() {
+    auto scores = load<T>(call.inputs[0]);
+    for (size_t begin = 0; begin < scores.size(); begin += num_experts) {
+      const auto row = std::span<T>(scores).subspan(begin, num_experts);
+      if (is_softmax) {
+        std::ranges::copy(softmax<T>(row), row.begin());
+      } else {
+        std::transform(row.begin(), row.end(), row.begin(), sigmoid<T>);
+      }
+    }
+    return store<T>(call.inputs[0].shape, std::move(scores), dtype);
+  });
+}
+
+model::TensorView router_groups(const OpCall& call) {
+  const auto bias = bias_of(call);
+  return choose_ids(call, call.config().topk_group, [&]<typename T>(std::span<const T> scores, int64_t) {
+    return largest<T>(group_scores<T>(call.config(), biased_scores<T>(scores, bias)), call.config().topk_group);
+  });
+}
+
+model::TensorView router_experts(const OpCall& call) {
+  const auto bias = bias_of(call);
+  const auto& config = call.config();
+  return choose_ids(call, config.num_experts_per_tok, [&]<typename T>(std::span<const T> scores, int64_t token) {
+    auto biased = biased_scores<T>(scores, bias);
+    if (call.inputs.size() == 2) {
+      const auto kept = model::slice_rows(call.inputs[1], token, token + 1).codes<int32_t>();
+      for (size_t e = 0; e < biased.size(); ++e) {
+        const auto group = static_cast<int32_t>(static_cast<int64_t>(e) / config.experts_per_group());
+        if (std::find(kept.begin(), kept.end(), group) == kept.end()) {
+          biased[e] = -std::numeric_limits<T>::infinity();
+        }
+      }
+    }
+    return largest<T>(biased, config.num_experts_per_tok);
+  });
+}
+
+model::TensorView router_weights(const OpCall& call) {
+  const auto& config = call.config();
+  const auto ids = call.inputs[1].codes<int32_t>();
+  const auto k = static_cast<size_t>(config.num_experts_per_tok);
+  const auto num_experts = static_cast<size_t>(call.inputs[0].row_len());
+  return with_arithmetic(call.rules.exact(), [&]<typename T>() {
+    const auto scores = load<T>(call.inputs[0]);
+    std::vector<T> weights;
+    for (size_t t = 0; t < ids.size() / k; ++t) {
+      T sum = 0;
+      for (size_t slot = 0; slot < k; ++slot) {
+        sum += scores[t * num_experts + static_cast<size_t>(ids[t * k + slot])];
+      }
+      const T denominator = config.norm_topk_prob ? sum + static_cast<T>(1e-20) : T{1};
+      for (size_t slot = 0; slot < k; ++slot) {
+        const T score = scores[t * num_experts + static_cast<size_t>(ids[t * k + slot])];
+        weights.push_back(score / denominator * static_cast<T>(config.routed_scaling_factor));
+      }
+    }
+    return store<T>(call.inputs[1].shape, std::move(weights), model::DType::kF32);
+  });
+}
+
+}  // namespace reference

@@ -1,0 +1,26 @@
+// Activation quantisation: 1x128 blocks along the last dimension, one scale each.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "reference/rules.hpp"
+
+namespace reference {
+
+struct QuantizedRow {
+  std::vector<float> codes;   // [in] E4M3 values, as numbers
+  std::vector<float> scales;  // [ceil(in / 128)]; real value = code * scale
+};
+
+// Scale of a block from its largest magnitude. Source: act_quant in DeepSeek-V3(.2-Exp) inference/kernel.py: amax is at least
+// 1e-4; then the rule's formula; UE8M0 rounds up to a power of two by bits.
+float activation_scale(const QuantizeRule& rule, float amax);
+// Code of one element: E4M3(clamp(x / s)).
+float activation_code(const QuantizeRule& rule, float x, float scale);
+
+// A ragged last block is quantised by its own elements. NaN in a block gives NaN codes in that block.
+QuantizedRow quantize_row(const QuantizeRule& rule, std::span<const float> x);
+
+}  // namespace reference

@@ -1,0 +1,29 @@
+// RoPE with YaRN: inverse frequencies, angles, softmax scale.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "model/config.hpp"
+#include "reference/rules.hpp"
+
+namespace reference {
+
+// [qk_rope_head_dim / 2] FP32. Source: precompute_freqs_cis in DeepSeek-V3.2-Exp inference/model.py (kOfficial);
+// _compute_yarn_parameters in transformers modeling_rope_utils.py (kHuggingFace). Powers are correctly rounded. YaRN, when the
+// config has it, is on for every position.
+std::vector<float> inverse_frequencies(const model::ModelConfig& config, FrequencyOrder order);
+
+struct Rotation {
+  float cos = 1;
+  float sin = 0;
+};
+
+// [qk_rope_head_dim / 2]: the FP32 product position * frequency, then correctly rounded FP32 cos and sin of it, times
+// m(mscale) / m(mscale_all_dim), with m(a) = 0.1 a ln(factor) + 1.
+std::vector<Rotation> rotations(const model::ModelConfig& config, const std::vector<float>& frequencies, int64_t position);
+
+// qk_head_dim^-0.5 * m(mscale_all_dim)^2.
+double softmax_scale(const model::ModelConfig& config);
+
+}  // namespace reference

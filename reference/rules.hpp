@@ -1,0 +1,109 @@
+// Numerics modes as data: for each kind of op, which of the published rules it follows. A mode is a value of `Rules`; a rule
+// variant is a copy of it with one field changed. Docs: docs/numerics.md.
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "model/config.hpp"
+
+namespace reference {
+
+// What the numbers are between roundings. kExact: FP64 everywhere and nothing is rounded.
+enum class Arithmetic { kFp32, kExact };
+
+// RMSNorm: when the product with the gain is rounded to BF16.
+enum class NormRounding {
+  kOnce,   // BF16(x * r * gain): DeepSeek-V3.2
+  kTwice,  // BF16(BF16(x * r) * gain): HF, vLLM, torch 2.4
+};
+
+// The residual stream.
+enum class ResidualRule {
+  kFusedPair,  // norms see the unrounded FP32 sum, BF16(sum) is stored: DeepSeek-V3.2
+  kRounded,    // every sum is rounded to BF16 first: DeepSeek-V3, HF
+};
+
+// What multiplies what in a linear whose weight is FP8. Weights in BF16 always take the BF16 path.
+enum class Gemm { kFp8, kBf16 };
+
+// The scale of a 1x128 block of activations, from amax = max(|x|, 1e-4).
+enum class ScaleFormula {
+  kTimesReciprocal,  // amax * FP32(1/448): DeepSeek-V3.2
+  kDivide,           // amax / 448: DeepSeek-V3
+};
+
+// The code of one activation.
+enum class CodeFormula {
+  kDivide,           // x / s
+  kTimesReciprocal,  // x * (1 / s): DeepGEMM
+};
+
+struct QuantizeRule {
+  model::ScaleFormat format = model::ScaleFormat::kFp32;  // kUe8m0: the scale is rounded up to a power of two
+  ScaleFormula scale = ScaleFormula::kTimesReciprocal;
+  CodeFormula code = CodeFormula::kDivide;
+
+  bool operator==(const QuantizeRule&) const = default;
+};
+
+// Where the attention core rounds to BF16.
+enum class ProbsRule {
+  kBf16BeforeValue,  // FP32 softmax, BF16(p) times V: DeepSeek-V3.2
+  kFp32,             // p stays FP32
+};
+
+// silu(gate) * up.
+enum class SwigluRule {
+  kFp32,       // one rounding at the end: DeepSeek-V3.2
+  kBf16Steps,  // BF16(BF16(silu(gate)) * up): DeepSeek-V3, HF
+};
+
+// The weighted sum of the routed experts, ascending expert id.
+enum class CombineRule {
+  kFp32,  // FP32 sum, shared expert added before the only rounding: DeepSeek-V3.2
+  kBf16,  // product and running sum rounded to BF16: DeepSeek-V3, HF 5.24
+};
+
+enum class HeadRule {
+  kFp32,  // FP32 logits: DeepSeek-V3.2
+  kBf16,  // BF16 logits: DeepSeek-V3, HF
+};
+
+enum class RouterRule {
+  kFp32,  // FP32 logits and scores: DeepSeek-V3.2, HF
+  kBf16,  // BF16 logits and scores: DeepSeek-V3
+};
+
+// Order of operations in the YaRN inverse frequencies (FP32): last bits differ.
+enum class FrequencyOrder { kOfficial, kHuggingFace };
+
+struct Rules {
+  Arithmetic arithmetic = Arithmetic::kFp32;
+  NormRounding norm = NormRounding::kOnce;
+  ResidualRule residual = ResidualRule::kFusedPair;
+  Gemm gemm = Gemm::kFp8;
+  QuantizeRule quantize = {};
+  FrequencyOrder frequency = FrequencyOrder::kOfficial;
+  ProbsRule probs = ProbsRule::kBf16BeforeValue;
+  RouterRule router = RouterRule::kFp32;
+  SwigluRule swiglu = SwigluRule::kFp32;
+  CombineRule combine = CombineRule::kFp32;
+  HeadRule head = HeadRule::kFp32;
+
+  [[nodiscard]] bool exact() const { return arithmetic == Arithmetic::kExact; }
+  bool operator==(const Rules&) const = default;
+};
+
+// Mode `exact`: FP64 on weights FP32(code * scale), no activation quantisation; inverse frequencies, angles, cos and sin in FP32.
+Rules exact_rules();
+
+// Mode `published`, profile `v32`: DeepSeek-V3.2-Exp inference/model.py @3b99a53, expanded or absorbed attention by phase.
+// The checkpoint decides gemm and scale format unless a flag overrides them.
+Rules v32_rules(Gemm gemm, model::ScaleFormat scale_format);
+
+// Op kind (or stage) -> the rule in words, for manifests and `dsv3-golden show`.
+std::map<std::string, std::string> describe_rules(const Rules& rules);
+
+}  // namespace reference

@@ -1,0 +1,32 @@
+#include "reference/tokens.hpp"
+
+#include <algorithm>
+
+namespace reference {
+
+std::vector<TokenPlace> token_places(const model::Workload& workload) {
+  std::vector<TokenPlace> places;
+  int64_t first_key_row = 0;
+  for (const auto& [num_cached, num_new] : workload.sequences) {
+    for (int64_t i = 0; i < num_new; ++i) {
+      places.push_back({.position = num_cached + i, .first_key_row = first_key_row});
+    }
+    first_key_row += num_cached + num_new;
+  }
+  return places;
+}
+
+std::vector<int64_t> tokens_of_expert(const model::TensorView& topk_ids, int64_t expert) {
+  const auto ids = topk_ids.codes<int32_t>();
+  const int64_t k = topk_ids.row_len();
+  std::vector<int64_t> tokens;
+  for (int64_t t = 0; t < topk_ids.num_rows(); ++t) {
+    const auto row = ids.subspan(static_cast<size_t>(t * k), static_cast<size_t>(k));
+    if (std::find(row.begin(), row.end(), static_cast<int32_t>(expert)) != row.end()) {
+      tokens.push_back(t);
+    }
+  }
+  return tokens;
+}
+
+}  // namespace reference

@@ -1,0 +1,25 @@
+// Where each token of a flattened step sits: its sequence, its position, and where its sequence's rows start in the cache.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "model/op_list.hpp"
+#include "model/tensor_view.hpp"
+
+namespace reference {
+
+struct TokenPlace {
+  int64_t position = 0;       // in its sequence
+  int64_t first_key_row = 0;  // row of the sequence's position 0 in the concatenated cache
+  [[nodiscard]] int64_t num_visible() const { return position + 1; }  // causal: keys 0..position
+};
+
+// [num_tokens]
+std::vector<TokenPlace> token_places(const model::Workload& workload);
+
+// Tokens that chose `expert`, ascending. topk_ids [tokens, k] I32.
+std::vector<int64_t> tokens_of_expert(const model::TensorView& topk_ids, int64_t expert);
+
+}  // namespace reference

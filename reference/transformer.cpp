@@ -1,0 +1,131 @@
+#include "reference/transformer.hpp"
+
+
+#include <utility>
+
+#include "reference/tokens.hpp"
+
+namespace reference {
+namespace {
+
+// Values of one step, each dropped after the op that reads it last.
+class Values {
+ public:
+  explicit Values(const std::vector<model::Op>& ops) {
+    for (size_t i = 0; i < ops.size(); ++i) {
+      for (const std::string& input : ops[i].inputs) {
+        last_reader_[input] = i;
+      }
+    }
+  }
+
+  void set(const std::string& id, model::TensorView value) { values_[id] = std::move(value); }
+  void set_parts(const std::string& id, std::vector<model::TensorView> parts) { parts_[id] = std::move(parts); }
+
+  [[nodiscard]] model::TensorView get(const std::string& id) const {
+    const auto found = values_.find(id);
+    return found == values_.end() ? model::TensorView{} : found->second;
+  }
+  [[nodiscard]] const std::vector<model::TensorView>* parts(const std::string& id) const {
+    const auto found = parts_.find(id);
+    return found == parts_.end() ? nullptr : &found->second;
+  }
+
+  void drop_inputs_of(const model::Op& op, size_t op_idx) {
+    for (const std::string& input : op.inputs) {
+      if (last_reader_.at(input) == op_idx && !input.starts_with("cache.")) {
+        values_.erase(input);
+        parts_.erase(input);
+      }
+    }
+  }
+
+ private:
+  std::map<std::string, size_t> last_reader_;
+  std::map<std::string, model::TensorView> values_;
+  std::map<std::string, std::vector<model::TensorView>> parts_;  // of grouped ops, by expert
+};
+
+}  // namespace
+
+Transformer::Transformer(const model::WeightSource& weights, Rules rules, int num_threads, RunOp run)
+    : weights_(weights), rules_(rules), num_threads_(num_threads), run_(std::move(run)) {}
+
+void Transformer::step(const StepInput& input, CacheState& cache, model::Probe& probe) const {
+  CHECK_EQ(static_cast<int64_t>(input.tokens.size()), input.workload.num_tokens());
+  const auto ops = model::op_list(weights_.config(), input.workload);
+  Values values(ops);
+  const auto set_tokens = [&](const std::string& id, const std::vector<int32_t>& tokens) {
+    values.set(id, model::make_tensor(model::DType::kI32, {input.workload.num_tokens()}, tokens));
+  };
+  set_tokens("tokens", input.tokens);
+  for (size_t k = 0; k < input.mtp_tokens.size(); ++k) {
+    set_tokens("mtp." + std::to_string(k) + ".tokens", input.mtp_tokens[k]);
+  }
+  for (const auto& [id, rows] : cache) {
+    values.set(id, rows);
+  }
+
+  const auto call_for = [&](const model::Op& op) {
+    OpCall call{.rules = rules_, .workload = input.workload, .weights = weights_, .op = op, .num_threads = num_threads_};
+    for (const std::string& id : op.inputs) {
+      call.inputs.push_back(values.get(id));
+      if (const auto* parts = values.parts(id); parts != nullptr && op.num_parts == 1) {
+        call.expert_outputs = *parts;
+      }
+    }
+    return call;
+  };
+
+  for (size_t i = 0; i < ops.size(); ++i) {
+    const model::Op& op = ops[i];
+    if (op.optional && !probe.wants(op)) {
+      continue;
+    }
+    if (op.num_parts == 1) {
+      auto value = run_(call_for(op));
+      probe.see(op, value);
+      if (op.kind == model::OpKind::kCacheLatent) {
+        cache[op.id] = value;
+      }
+      values.set(op.id, std::move(value));
+    } else {
+      std::vector<model::TensorView> parts(static_cast<size_t>(op.num_parts));
+      for (int64_t expert = 0; expert < op.num_parts; ++expert) {
+        const model::Op part = model::expert_part(op, expert);
+        OpCall call{.rules = rules_, .workload = input.workload, .weights = weights_, .op = part, .num_threads = num_threads_};
+        for (const std::string& id : op.inputs) {
+          const auto* group = values.parts(id);
+          call.inputs.push_back(group == nullptr ? values.get(id) : (*group)[static_cast<size_t>(expert)]);
+        }
+        const bool gathers = call.inputs.back().dtype == model::DType::kI32;
+        const bool visited = gathers ? !tokens_of_expert(call.inputs.back(), expert).empty() : !call.inputs[0].bytes.empty();
+        if (visited) {
+          parts[static_cast<size_t>(expert)] = run_(call);
+          probe.see(part, parts[static_cast<size_t>(expert)]);
+        }
+      }
+      values.set_parts(op.id, std::move(parts));
+    }
+    values.drop_inputs_of(op, i);
+  }
+}
+
+std::vector<std::vector<int32_t>> shifted_tokens(const std::vector<std::vector<int32_t>>& fed,
+                                                 const std::vector<std::vector<int32_t>>& following,
+                                                 int64_t num_mtp_layers) {
+  CHECK_EQ(fed.size(), following.size());
+  std::vector<std::vector<int32_t>> shifted(static_cast<size_t>(num_mtp_layers));
+  for (size_t s = 0; s < fed.size(); ++s) {
+    CHECK(static_cast<int64_t>(following[s].size()) >= num_mtp_layers);
+    std::vector<int32_t> whole = fed[s];
+    whole.insert(whole.end(), following[s].begin(), following[s].end());
+    for (size_t k = 0; k < shifted.size(); ++k) {
+      const auto first = whole.begin() + static_cast<int64_t>(k) + 1;
+      shifted[k].insert(shifted[k].end(), first, first + static_cast<int64_t>(fed[s].size()));
+    }
+  }
+  return shifted;
+}
+
+}  // namespace reference

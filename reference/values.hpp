@@ -1,0 +1,62 @@
+// Between stored tensors and the numbers an op computes with: T is float in the published modes, double in exact mode.
+#pragma once
+
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "model/tensor_view.hpp"
+#include "reference/numerics/bf16.hpp"
+
+namespace reference {
+
+// All elements of a tensor. Exact whenever T can hold them (FP64 tensors only meet T = double).
+template <typename T>
+std::vector<T> load(const model::TensorView& tensor) {
+  std::vector<T> values(static_cast<size_t>(tensor.size()));
+  switch (tensor.dtype) {
+    case model::DType::kBF16: {
+      const auto codes = tensor.codes<uint16_t>();
+      for (size_t i = 0; i < values.size(); ++i) {
+        values[i] = model::decode_bf16(codes[i]);
+      }
+      return values;
+    }
+    case model::DType::kF32: {
+      const auto codes = tensor.codes<float>();
+      values.assign(codes.begin(), codes.end());
+      return values;
+    }
+    default: break;
+  }
+  CHECK((tensor.dtype == model::DType::kF64 && std::is_same_v<T, double>));
+  const auto codes = tensor.codes<double>();
+  values.assign(codes.begin(), codes.end());
+  return values;
+}
+
+// Stores results in the format of the rule, which is where the last rounding of an op happens. Exact mode (double) keeps FP64.
+template <typename T>
+model::TensorView store(model::Shape shape, std::vector<T> values, model::DType dtype) {
+  if constexpr (std::is_same_v<T, double>) {
+    return model::make_tensor(model::DType::kF64, std::move(shape), std::move(values));
+  } else {
+    if (dtype == model::DType::kF32) {
+      return model::make_tensor(dtype, std::move(shape), std::move(values));
+    }
+    CHECK(dtype == model::DType::kBF16);
+    std::vector<uint16_t> codes(values.size());
+    for (size_t i = 0; i < values.size(); ++i) {
+      codes[i] = encode_bf16(values[i]);
+    }
+    return model::make_tensor(dtype, std::move(shape), std::move(codes));
+  }
+}
+
+// Runs `op` with T = float, or double in exact mode: op.template operator()<T>().
+template <typename Function>
+auto with_arithmetic(bool exact, Function&& function) {
+  return exact ? function.template operator()<double>() : function.template operator()<float>();
+}
+
+}  // namespace reference

@@ -1,0 +1,89 @@
+#include "reference/variants.hpp"
+
+#include <functional>
+
+namespace reference {
+namespace {
+
+using model::OpKind;
+
+// One rule a run may follow instead of the profile's, and the op kinds it shows in.
+struct Alternative {
+  std::string name;
+  std::set<OpKind> kinds;
+  std::function<void(Rules&)> apply;
+};
+
+const std::set<OpKind> kQuantising{OpKind::kLinear, OpKind::kMtpConcat};
+const std::set<OpKind> kRotations{OpKind::kRotateQuery, OpKind::kRotateKey};
+
+const std::vector<Alternative>& alternatives() {
+  static const std::vector<Alternative> list{
+      {"norm-once", {OpKind::kRmsNorm}, [](Rules& r) { r.norm = NormRounding::kOnce; }},
+      {"norm-twice", {OpKind::kRmsNorm}, [](Rules& r) { r.norm = NormRounding::kTwice; }},
+      {"residual-fused", {OpKind::kRmsNorm, OpKind::kLayerOutput}, [](Rules& r) { r.residual = ResidualRule::kFusedPair; }},
+      {"residual-bf16", {OpKind::kRmsNorm, OpKind::kLayerOutput}, [](Rules& r) { r.residual = ResidualRule::kRounded; }},
+      {"frequency-official", kRotations, [](Rules& r) { r.frequency = FrequencyOrder::kOfficial; }},
+      {"frequency-hf", kRotations, [](Rules& r) { r.frequency = FrequencyOrder::kHuggingFace; }},
+      {"probs-bf16", {OpKind::kAttentionContext, OpKind::kOutputLatent}, [](Rules& r) { r.probs = ProbsRule::kBf16BeforeValue; }},
+      {"probs-fp32", {OpKind::kAttentionContext, OpKind::kOutputLatent}, [](Rules& r) { r.probs = ProbsRule::kFp32; }},
+      {"router-fp32", {OpKind::kRouterLogits, OpKind::kRouterScores}, [](Rules& r) { r.router = RouterRule::kFp32; }},
+      {"router-bf16", {OpKind::kRouterLogits, OpKind::kRouterScores}, [](Rules& r) { r.router = RouterRule::kBf16; }},
+      {"swiglu-fp32", {OpKind::kSwiglu}, [](Rules& r) { r.swiglu = SwigluRule::kFp32; }},
+      {"swiglu-bf16", {OpKind::kSwiglu}, [](Rules& r) { r.swiglu = SwigluRule::kBf16Steps; }},
+      {"combine-fp32", {OpKind::kCombine}, [](Rules& r) { r.combine = CombineRule::kFp32; }},
+      {"combine-bf16", {OpKind::kCombine}, [](Rules& r) { r.combine = CombineRule::kBf16; }},
+      {"head-fp32", {OpKind::kHead}, [](Rules& r) { r.head = HeadRule::kFp32; }},
+      {"head-bf16", {OpKind::kHead}, [](Rules& r) { r.head = HeadRule::kBf16; }},
+      {"scale-fp32", kQuantising, [](Rules& r) { r.quantize.format = model::ScaleFormat::kFp32; }},
+      {"scale-ue8m0", kQuantising, [](Rules& r) { r.quantize.format = model::ScaleFormat::kUe8m0; }},
+      {"scale-divide", kQuantising, [](Rules& r) { r.quantize.scale = ScaleFormula::kDivide; }},
+      {"scale-reciprocal", kQuantising, [](Rules& r) { r.quantize.scale = ScaleFormula::kTimesReciprocal; }},
+      {"code-divide", kQuantising, [](Rules& r) { r.quantize.code = CodeFormula::kDivide; }},
+      {"code-reciprocal", kQuantising, [](Rules& r) { r.quantize.code = CodeFormula::kTimesReciprocal; }},
+  };
+  return list;
+}
+
+bool shows_in(const Alternative& alternative, const Rules& profile, const std::set<OpKind>& kinds) {
+  Rules changed = profile;
+  alternative.apply(changed);
+  if (changed == profile || (profile.exact() && alternative.kinds != kRotations)) {
+    return false;
+  }
+  if (alternative.kinds == kQuantising && profile.gemm != Gemm::kFp8) {
+    return false;
+  }
+  for (const OpKind kind : alternative.kinds) {
+    if (kinds.contains(kind)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+std::vector<Variant> rule_variants(const Rules& profile, const std::set<model::OpKind>& kinds) {
+  std::vector<const Alternative*> usable;
+  for (const Alternative& alternative : alternatives()) {
+    if (shows_in(alternative, profile, kinds)) {
+      usable.push_back(&alternative);
+    }
+  }
+  std::vector<Variant> variants;
+  for (const Alternative* one : usable) {
+    variants.push_back({one->name, profile});
+    one->apply(variants.back().rules);
+  }
+  for (size_t i = 0; i < usable.size(); ++i) {
+    for (size_t j = i + 1; j < usable.size(); ++j) {
+      variants.push_back({usable[i]->name + "+" + usable[j]->name, profile});
+      usable[i]->apply(variants.back().rules);
+      usable[j]->apply(variants.back().rules);
+    }
+  }
+  return variants;
+}
+
+}  // namespace reference

@@ -1,0 +1,76 @@
+#include "tools/cli.hpp"
+
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <sstream>
+#include <thread>
+
+#include "model/checkpoint.hpp"
+#include "reference/numerics/environment.hpp"
+#include "version.hpp"
+
+namespace tools {
+
+int run_main(CLI::App& app, int argc, char** argv, const std::function<int()>& job) {
+  try {
+    app.parse(argc, argv);
+    reference::check_float_environment();
+    return job();
+  } catch (const CLI::Success& success) {  // --help, --version
+    return app.exit(success);
+  } catch (const CLI::ParseError& error) {
+    fmt::print(stderr, "{}: {} (try --help)\n", app.get_name(), error.what());
+  } catch (const model::InputError& error) {
+    clear_progress();
+    fmt::print(stderr, "{}: {}\n", app.get_name(), error.what());
+  } catch (const std::bad_alloc&) {
+    fmt::print(stderr, "{}: out of memory\n", app.get_name());
+  } catch (const std::exception& error) {
+    clear_progress();
+    fmt::print(stderr, "{}: internal error: {}\n", app.get_name(), error.what());
+  }
+  return kExitBadInput;
+}
+
+void describe(CLI::App& app, const std::string& examples) {
+  app.set_version_flag("--version", "dsv3 " DSV3_VERSION " (" DSV3_COMMIT ")");
+  app.footer("\n" + examples);
+  app.get_formatter()->column_width(34);
+}
+
+OpenedCheckpoint open_checkpoint(const std::string& argument) {
+  auto checkpoint = std::make_unique<model::Checkpoint>(argument);
+  std::string hash = checkpoint->header_hash();
+  return {std::move(checkpoint), std::move(hash)};
+}
+
+std::vector<std::string> split_list(const std::string& text) {
+  std::vector<std::string> items;
+  std::stringstream stream(text);
+  for (std::string item; std::getline(stream, item, ',');) {
+    if (!item.empty()) {
+      items.push_back(item);
+    }
+  }
+  return items;
+}
+
+void show_progress(const std::string& line) {
+  if (isatty(STDERR_FILENO) != 0) {
+    fmt::print(stderr, "\r\033[K{}", line);
+  }
+}
+
+void clear_progress() {
+  if (isatty(STDERR_FILENO) != 0) {
+    fmt::print(stderr, "\r\033[K");
+  }
+}
+
+int default_threads() {
+  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+}
+
+}  // namespace tools

@@ -1,0 +1,220 @@
+#include "tools/record.hpp"
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+#include <set>
+
+#include "golden/recorder.hpp"
+#include "reference/values.hpp"
+#include "tools/faults.hpp"
+
+namespace tools {
+namespace {
+
+void require_one_of(const std::string& flag, const std::string& value, const std::set<std::string>& allowed) {
+  if (!allowed.contains(value)) {
+    model::throw_input_error("{} {}: expected one of {}", flag, value, fmt::join(allowed, ", "));
+  }
+}
+
+// Hashes each tensor the first time it is read.
+class HashingWeights : public model::WeightSource {
+ public:
+  explicit HashingWeights(const model::WeightSource& original) : original_(original) {}
+
+  [[nodiscard]] const model::ModelConfig& config() const override { return original_.config(); }
+  [[nodiscard]] model::TensorView weight(const std::string& name) const override {
+    auto tensor = original_.weight(name);
+    const std::scoped_lock lock(mutex_);
+    if (!hashes_.contains(name)) {
+      hashes_[name] = golden::content_hash(tensor);
+    }
+    return tensor;
+  }
+
+  [[nodiscard]] const std::map<std::string, std::string>& hashes() const { return hashes_; }
+
+ private:
+  const model::WeightSource& original_;
+  mutable std::mutex mutex_;
+  mutable std::map<std::string, std::string> hashes_;
+};
+
+// Keeps the last logits of every head beside what the recorder keeps: greedy decoding and drafting need them.
+class LogitsProbe : public model::Probe {
+ public:
+  explicit LogitsProbe(golden::Recorder* recorder) : recorder_(recorder) {}
+
+  [[nodiscard]] bool wants(const model::Op& op) const override { return recorder_ != nullptr && recorder_->wants(op); }
+  void see(const model::Op& op, const model::TensorView& value) override {
+    if (op.kind == model::OpKind::kHead) {
+      const auto row = reference::load<double>(model::slice_rows(value, value.num_rows() - 1, value.num_rows()));
+      argmax_[op.id] = static_cast<int32_t>(std::max_element(row.begin(), row.end()) - row.begin());
+    }
+    if (recorder_ != nullptr) {
+      recorder_->see(op, value);
+    }
+  }
+
+  // Token with the largest logit in the last row; the lower id wins a tie.
+  [[nodiscard]] int32_t argmax(const std::string& head) const { return argmax_.at(head); }
+
+ private:
+  golden::Recorder* recorder_;
+  std::map<std::string, int32_t> argmax_;
+};
+
+// Runs cases one after another and keeps the cache each one leaves behind.
+class CaseRunner {
+ public:
+  CaseRunner(const model::WeightSource& weights, const RecordJob& job, golden::GoldenFile& golden)
+      : weights_(weights),
+        job_(job),
+        golden_(golden),
+        transformer_(weights, rules_of(job.mode), job.num_threads, run_op_of(job)),
+        draft_missing_(std::ranges::all_of(job.cases, [](const golden::Case& c) { return c.mtp_ids.empty(); })) {}
+
+  // Returns the greedy next token (of the last sequence).
+  int32_t run(golden::Case step) {
+    if (job_.on_case) {
+      job_.on_case(step.name);
+    }
+    auto input = step_input(step);
+    auto cache = step.after.empty() ? reference::CacheState{} : caches_.at(step.after);
+    if (!job_.with_mtp) {
+      step.mtp_ids.clear();
+    } else if (step.mtp_ids.empty() && step.sequences.size() == 1 && draft_missing_) {
+      step.mtp_ids = drafted(step, input, cache);
+    }
+    const auto num_mtp = std::min<int64_t>(weights_.config().num_nextn_predict_layers, static_cast<int64_t>(step.mtp_ids.size()));
+    input.workload.num_mtp_layers = num_mtp;
+    if (num_mtp > 0) {
+      input.mtp_tokens = reference::shifted_tokens(step.sequences, {step.mtp_ids}, num_mtp);
+    }
+    golden::Recorder recorder(step, job_.ops, job_.layers);
+    const bool stored =
+        job_.recorded.empty() || std::find(job_.recorded.begin(), job_.recorded.end(), step.name) != job_.recorded.end();
+    LogitsProbe probe(stored ? &recorder : nullptr);
+    transformer_.step(input, cache, probe);
+    caches_[step.name] = std::move(cache);
+    lengths_[step.name] = input.workload;
+    golden_.manifest.cases.push_back(step);
+    golden_.tensors.insert(recorder.tensors().begin(), recorder.tensors().end());
+    return probe.argmax("logits");
+  }
+
+ private:
+  static reference::Transformer::RunOp run_op_of(const RecordJob& job) {
+    return job.fault.empty() ? reference::Transformer::RunOp(reference::run_op) : find_fault(job.fault).run;
+  }
+
+  reference::StepInput step_input(const golden::Case& step) const {
+    reference::StepInput input;
+    int64_t most_new = 0;
+    for (size_t s = 0; s < step.sequences.size(); ++s) {
+      const auto& tokens = step.sequences[s];
+      model::SequenceStep sequence{.num_new = static_cast<int64_t>(tokens.size())};
+      if (!step.after.empty()) {
+        const auto& before = lengths_.at(step.after).sequences.at(s);
+        sequence.num_cached = before.num_cached + before.num_new;
+      }
+      most_new = std::max(most_new, sequence.num_new);
+      input.workload.sequences.push_back(sequence);
+      input.tokens.insert(input.tokens.end(), tokens.begin(), tokens.end());
+    }
+    const bool expanded = job_.mode.attention == "naive" || (job_.mode.attention == "by-length" && most_new > 1);
+    input.workload.attention_form = expanded ? model::AttentionForm::kExpanded : model::AttentionForm::kAbsorbed;
+    return input;
+  }
+
+  // Greedy drafts for a case that names none: the main model's next token, then each MTP layer's.
+  std::vector<int32_t> drafted(const golden::Case& step, reference::StepInput input, const reference::CacheState& cache) const {
+    std::vector<int32_t> ids;
+    for (int64_t k = 0; k < weights_.config().num_nextn_predict_layers; ++k) {
+      input.workload.num_mtp_layers = k;
+      input.mtp_tokens = reference::shifted_tokens(step.sequences, {ids}, k);
+      LogitsProbe probe(nullptr);
+      auto scratch = cache;
+      transformer_.step(input, scratch, probe);
+      ids.push_back(probe.argmax(k == 0 ? "logits" : fmt::format("mtp.{}.logits", k - 1)));
+    }
+    return ids;
+  }
+
+  const model::WeightSource& weights_;
+  const RecordJob& job_;
+  golden::GoldenFile& golden_;
+  reference::Transformer transformer_;
+  bool draft_missing_;  // cases that name drafts decide where MTP runs; if none does, it runs everywhere on greedy drafts
+  std::map<std::string, reference::CacheState> caches_;
+  std::map<std::string, model::Workload> lengths_;
+};
+
+}  // namespace
+
+ModeFlags resolved(ModeFlags flags, const model::ModelConfig& config) {
+  require_one_of("--mode", flags.mode, {"exact", "published"});
+  const bool exact = flags.mode == "exact";
+  if (exact) {
+    flags.profile = "";
+    if (!flags.gemm.empty() || !flags.scale.empty()) {
+      model::throw_input_error("--mode exact quantises nothing: --gemm and --scale do not apply");
+    }
+  } else {
+    require_one_of("--profile", flags.profile, {"v32"});
+    if (flags.gemm.empty()) {
+      flags.gemm = config.quantization ? "fp8" : "bf16";
+    }
+    if (flags.scale.empty()) {
+      flags.scale = config.quantization && config.quantization->scale_fmt == model::ScaleFormat::kUe8m0 ? "ue8m0" : "fp32";
+    }
+    require_one_of("--gemm", flags.gemm, {"fp8", "bf16"});
+    require_one_of("--scale", flags.scale, {"fp32", "ue8m0"});
+    if (flags.gemm == "fp8" && !config.quantization) {
+      model::throw_input_error("--gemm fp8: the checkpoint's weights are BF16");
+    }
+  }
+  if (flags.attention.empty()) {
+    flags.attention = exact ? "naive" : "by-length";
+  }
+  require_one_of("--attention", flags.attention, {"naive", "absorbed", "by-length"});
+  return flags;
+}
+
+reference::Rules rules_of(const ModeFlags& flags) {
+  if (flags.mode == "exact") {
+    return reference::exact_rules();
+  }
+  return reference::v32_rules(flags.gemm == "fp8" ? reference::Gemm::kFp8 : reference::Gemm::kBf16,
+                              flags.scale == "ue8m0" ? model::ScaleFormat::kUe8m0 : model::ScaleFormat::kFp32);
+}
+
+golden::GoldenFile record(const model::WeightSource& weights, const RecordJob& job) {
+  golden::GoldenFile golden;
+  const HashingWeights hashing(weights);
+  CaseRunner runner(hashing, job, golden);
+  int32_t next = 0;
+  for (const golden::Case& step : job.cases) {
+    next = runner.run(step);
+  }
+  std::string after = job.cases.back().name;
+  for (int64_t i = 0; i < job.num_decode; ++i) {
+    golden::Case step{.name = fmt::format("d{}", i), .after = after, .sequences = {{next}}};
+    after = step.name;
+    next = runner.run(step);
+  }
+  auto& manifest = golden.manifest;
+  manifest.mode = job.mode.mode;
+  manifest.profile = job.mode.profile;
+  manifest.gemm = job.mode.gemm;
+  manifest.scale = job.mode.scale;
+  manifest.attention = job.mode.attention;
+  manifest.rules = reference::describe_rules(rules_of(job.mode));
+  manifest.weight_hashes = hashing.hashes();
+  manifest.ops = job.ops;
+  manifest.fault = job.fault;
+  return golden;
+}
+
+}  // namespace tools

@@ -1,0 +1,186 @@
+// dsv3-verify: holds a dump against the reference, op by op, and says where it goes wrong first.
+#include <fmt/color.h>
+#include <fmt/core.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <map>
+
+#include "golden/compare.hpp"
+#include "golden/formats.hpp"
+#include "golden/store.hpp"
+#include "tools/cli.hpp"
+#include "tools/record.hpp"
+#include "tools/recompute.hpp"
+
+namespace tools {
+namespace {
+
+struct VerifyFlags {
+  std::string golden;
+  std::string checkpoint;
+  std::string against;
+  std::string format = "dsv3";
+  std::vector<std::string> case_names;
+  std::string junit;
+  bool json = false;
+  bool strict = false;
+  int num_threads = default_threads();
+};
+
+// The checkpoint that a golden file was made from: every tensor is held against the hash in the manifest when it is first read.
+class CheckedWeights : public model::WeightSource {
+ public:
+  CheckedWeights(const model::WeightSource& original, const golden::Manifest& manifest) : original_(original), manifest_(manifest) {}
+
+  [[nodiscard]] const model::ModelConfig& config() const override { return original_.config(); }
+  [[nodiscard]] model::TensorView weight(const std::string& name) const override {
+    auto tensor = original_.weight(name);
+    const auto expected = manifest_.weight_hashes.find(name);
+    if (expected != manifest_.weight_hashes.end() && !checked_.contains(name)) {
+      if (golden::content_hash(tensor) != expected->second) {
+        model::throw_input_error("checkpoint: {} is not the tensor the golden file was made from (hash differs)", name);
+      }
+      checked_.insert(name);
+    }
+    return tensor;
+  }
+
+ private:
+  const model::WeightSource& original_;
+  const golden::Manifest& manifest_;
+  mutable std::set<std::string> checked_;
+};
+
+std::string element_text(const golden::Divergence& d) {
+  return fmt::format("got {:.9g}, expected {:.9g} +- {:.2g} at [{}]", d.got, d.expected, d.bound, fmt::join(d.coordinate, ", "));
+}
+
+void print_divergence(const golden::Divergence& d) {
+  fmt::print("first divergence: {} in case {}, token {}\n", d.op, d.case_name, d.token);
+  fmt::print("  {}\n", d.reason);
+  if (!d.coordinate.empty()) {
+    fmt::print("  worst element: {}\n", element_text(d));
+  }
+  fmt::print("  recomputed from: {}\n", fmt::join(d.reads, ", "));
+}
+
+void print_verdict(const golden::Verdict& verdict, const golden::Dump& dump) {
+  using golden::OpStatus;
+  std::map<OpStatus, int64_t> counts;
+  double largest_use = 0;
+  for (const auto& op : verdict.ops) {
+    ++counts[op.status];
+    switch (op.status) {
+      case OpStatus::kDiverged:
+        fmt::print("diverged   {}/{}: {}\n", op.case_name, op.op, op.divergence->reason);
+        break;
+      case OpStatus::kVariant: fmt::print("variant    {}/{}: {}\n", op.case_name, op.op, op.variant); break;
+      case OpStatus::kFlip:
+      case OpStatus::kUndecided:
+      case OpStatus::kMissing:
+        fmt::print("{:<10} {}/{}: {}\n", golden::status_name(op.status), op.case_name, op.op, op.reason);
+        break;
+      default: largest_use = std::max(largest_use, op.max_bound_use);
+    }
+  }
+  for (const auto& note : verdict.notes) {
+    fmt::print("note       {}\n", note);
+  }
+  if (!dump.unused.empty()) {
+    fmt::print("note       {} names of the dump are not part of the comparison, for example {}\n", dump.unused.size(), dump.unused[0]);
+  }
+  std::vector<std::string> parts;
+  for (const auto& [status, count] : counts) {
+    parts.push_back(fmt::format("{} {}", count, golden::status_name(status)));
+  }
+  fmt::print("{} ops: {}; largest use of a bound {:.2f}\n", verdict.ops.size(), fmt::join(parts, ", "), largest_use);
+  if (const auto* first = verdict.first_divergence(); first != nullptr) {
+    print_divergence(*first->divergence);
+  }
+  switch (verdict.outcome) {
+    case golden::Verdict::Outcome::kPass: fmt::print("PASS against profile {}\n", verdict.profile); break;
+    case golden::Verdict::Outcome::kFail: fmt::print("FAIL against profile {}\n", verdict.profile); break;
+    case golden::Verdict::Outcome::kUndecided:
+      fmt::print("UNDECIDED against profile {}: nothing diverged, but not everything could be judged\n", verdict.profile);
+  }
+}
+
+void write_text(const std::string& path, const std::string& text) {
+  std::ofstream file(path);
+  if (!(file << text) || !file.flush()) {
+    model::throw_input_error("--junit {}: cannot be written", path);
+  }
+}
+
+int run_verify(const VerifyFlags& flags) {
+  const auto golden = golden::read_golden(flags.golden);
+  const auto& manifest = golden.manifest;
+  const std::string directory = flags.checkpoint.empty() ? manifest.checkpoint : flags.checkpoint;
+  if (flags.checkpoint.empty() && !std::filesystem::exists(directory)) {
+    model::throw_input_error("--checkpoint is needed: {}, which the golden file names, is not here", directory);
+  }
+  const auto checkpoint = open_checkpoint(directory);
+  if (checkpoint.hash != manifest.checkpoint_hash) {
+    model::throw_input_error("--checkpoint {}: not the checkpoint the golden file was made from (headers {}, manifest {})",
+                             directory,
+                             checkpoint.hash,
+                             manifest.checkpoint_hash);
+  }
+  std::vector<std::string> cases;
+  for (const std::string& list : flags.case_names) {
+    for (std::string& name : split_list(list)) {
+      cases.push_back(std::move(name));
+    }
+  }
+  const CheckedWeights weights(*checkpoint.weights, manifest);
+  const auto dump = golden::read_dump(flags.against, flags.format, weights.config(), manifest.cases);
+  const ModeFlags mode{manifest.mode, manifest.profile, manifest.gemm, manifest.scale, manifest.attention};
+  const auto rules = rules_of(mode);
+  const golden::CompareOptions options{
+      .cases = cases, .strict = flags.strict, .on_case = [](const std::string& name) { show_progress("comparing " + name); }};
+  const auto verdict =
+      golden::compare(weights.config(), golden, dump, options, [&](const model::Workload& workload, double num_sigmas) {
+        return std::make_unique<ReferenceRecompute>(weights, rules, workload, num_sigmas, flags.num_threads);
+      });
+  clear_progress();
+  if (!flags.junit.empty()) {
+    write_text(flags.junit, golden::to_junit(verdict));
+  }
+  if (flags.json) {
+    fmt::print("{}\n", golden::to_json(verdict));
+  } else {
+    print_verdict(verdict, dump);
+  }
+  switch (verdict.outcome) {
+    case golden::Verdict::Outcome::kPass: return kExitOk;
+    case golden::Verdict::Outcome::kFail: return kExitCheckFailed;
+    case golden::Verdict::Outcome::kUndecided: return kExitBadInput;
+  }
+  return kExitBadInput;
+}
+
+}  // namespace
+}  // namespace tools
+
+int main(int argc, char** argv) {
+  CLI::App app("Verifies a dump of a DeepSeek-V3 forward pass: every op recomputed from the dump's own inputs.", "dsv3-verify");
+  tools::describe(app,
+                  "Examples:\n"
+                  "  dsv3-verify --golden g.safetensors --checkpoint DIR --against dump.safetensors --format v32\n"
+                  "  dsv3-verify --golden g.safetensors --against mine.safetensors --case p7 --json\n"
+                  "Exit codes: 0 pass, 1 fail, 2 undecided, or bad usage or input.");
+  tools::VerifyFlags flags;
+  app.add_option("--golden", flags.golden, "golden file that dsv3-golden recorded")->required();
+  app.add_option("--checkpoint", flags.checkpoint, "checkpoint directory (default: the one the golden file names)");
+  app.add_option("--against", flags.against, "dump to judge")->required();
+  app.add_option("--format", flags.format, "names in the dump: " + fmt::format("{}", fmt::join(golden::known_formats(), ", ")))
+      ->capture_default_str();
+  app.add_option("--case", flags.case_names, "judge only these cases (repeat, or separate by commas)");
+  app.add_flag("--json", flags.json, "machine-readable verdict");
+  app.add_option("--junit", flags.junit, "write a JUnit report here");
+  app.add_flag("--strict", flags.strict, "a legal variant or a routing flip is a failure too");
+  app.add_option("--threads", flags.num_threads, "threads")->check(CLI::Range(1, 1024));
+  return tools::run_main(app, argc, argv, [&] { return tools::run_verify(flags); });
+}
