@@ -27,10 +27,26 @@ bool is_choice(const model::Op& op) {
   return op.kind == model::OpKind::kRouterGroups || op.kind == model::OpKind::kRouterExperts;
 }
 
-// Distinct ids within the range: expert rows can be told from them.
-bool well_formed(const model::TensorView& topk_ids, int64_t num_experts) {
-  const auto ids = topk_ids.codes<int32_t>();
-  return std::all_of(ids.begin(), ids.end(), [&](int32_t id) { return id >= 0 && id < num_experts; });
+// Ids within the range and distinct in each row: expert rows can be told from them.
+bool well_formed(const model::TensorView& ids, int64_t limit) {
+  if (ids.dtype != model::DType::kI32) {
+    return false;
+  }
+  const auto codes = ids.codes<int32_t>();
+  const auto k = static_cast<size_t>(ids.row_len());
+  for (size_t begin = 0; begin < codes.size(); begin += k) {
+    std::set<int32_t> seen;
+    for (const int32_t id : codes.subspan(begin, k)) {
+      if (id < 0 || id >= limit || !seen.insert(id).second) {
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
+bool is_number(model::DType dtype) {
+  return dtype == model::DType::kF64 || dtype == model::DType::kF32 || dtype == model::DType::kBF16;
 }
 
 }  // namespace
@@ -56,7 +72,7 @@ void CaseJudge::expand(const std::vector<model::Op>& ops) {
       continue;
     }
     const auto* ids = values_.find(topk_ids);
-    if (ids == nullptr || ids->dtype != model::DType::kI32 || !well_formed(*ids, config_.n_routed_experts)) {
+    if (ids == nullptr || ids->num_rows() != workload_.num_tokens() || !well_formed(*ids, config_.n_routed_experts)) {
       ids = values_.golden(topk_ids);
     }
     if (ids == nullptr) {
@@ -64,8 +80,9 @@ void CaseJudge::expand(const std::vector<model::Op>& ops) {
     }
     const auto chosen = ids->codes<int32_t>();
     for (int64_t expert = 0; expert < op.num_parts; ++expert) {
-      if (std::find(chosen.begin(), chosen.end(), static_cast<int32_t>(expert)) != chosen.end()) {
+      if (const auto rows = std::count(chosen.begin(), chosen.end(), static_cast<int32_t>(expert)); rows > 0) {
         ops_.push_back(model::expert_part(op, expert));
+        ops_.back().shape.front() = rows;
         experts_[op.id].push_back(expert);
       }
     }
@@ -75,12 +92,49 @@ void CaseJudge::expand(const std::vector<model::Op>& ops) {
   }
 }
 
+std::string CaseJudge::malformed(const model::Op& op, const model::TensorView& tensor) const {
+  model::Shape expected = op.shape;
+  const auto& rows = values_.step().rows;
+  if ((op.id == "final_norm" || op.id == "logits") && !rows.empty() && tensor.num_rows() != expected.front()) {
+    expected.front() = static_cast<int64_t>(rows.size());
+  }
+  if (tensor.shape != expected) {
+    return "shape " + model::shape_text(tensor.shape) + ", expected " + model::shape_text(expected);
+  }
+  if (is_choice(op) ? tensor.dtype != model::DType::kI32 : !is_number(tensor.dtype)) {
+    return "stored as " + std::string(model::dtype_name(tensor.dtype)) + (is_choice(op) ? ", expected I32" : ", expected F64, F32 or BF16");
+  }
+  return "";
+}
+
+const model::TensorView* CaseJudge::usable(const std::string& id, Trace& trace) const {
+  const auto* tensor = values_.find(id);
+  const auto found = index_.find(id);
+  if (tensor == nullptr || found == index_.end()) {
+    return tensor;  // absent, or fed tokens
+  }
+  const model::Op& op = ops_[found->second];
+  std::string problem = malformed(op, *tensor);
+  if (problem.empty() && is_choice(op)) {
+    const bool groups = op.kind == model::OpKind::kRouterGroups;
+    problem = well_formed(*tensor, groups ? config_.n_group : config_.n_routed_experts) ? "" : "not a set of distinct ids";
+  }
+  if (!problem.empty()) {
+    trace.missing = trace.missing.empty() ? id + " (" + problem + ")" : trace.missing;
+    return nullptr;
+  }
+  return tensor;
+}
+
 template <typename Tensor, typename Give, typename Compute>
 std::optional<Tensor> CaseJudge::value_of(
     const std::string& id, const std::string& block, const Give& give, const Compute& compute, Trace& trace) {
-  if (const auto* tensor = values_.find(id); tensor != nullptr) {
+  if (const auto* tensor = usable(id, trace); tensor != nullptr) {
     trace.reads.push_back(id);
     return give(*tensor);
+  }
+  if (!trace.missing.empty()) {
+    return std::nullopt;
   }
   const auto found = index_.find(id);
   if (found == index_.end()) {
@@ -189,11 +243,10 @@ model::Estimate CaseJudge::kept_rows(const model::Op& op, model::Estimate estima
   return kept;
 }
 
-Divergence CaseJudge::divergence(const model::Op& op, const model::TensorView& got, const Trace& trace) const {
+Divergence CaseJudge::divergence(const model::Op& op, const Trace& trace) const {
   Divergence result{.op = op.id, .case_name = values_.step().name, .reads = trace.reads};
   std::sort(result.reads.begin(), result.reads.end());
   result.reads.erase(std::unique(result.reads.begin(), result.reads.end()), result.reads.end());
-  result.reason = "stored as " + std::string(model::dtype_name(got.dtype)) + " " + model::shape_text(got.shape);
   return result;
 }
 
@@ -226,7 +279,7 @@ void CaseJudge::judge_values(const model::Op& op, const std::string& block, cons
   result.bias_z = best.bias_z;
   if (!best.holds) {
     result.status = OpStatus::kDiverged;
-    result.divergence = divergence(op, got, trace);
+    result.divergence = divergence(op, trace);
     result.divergence->reason = test.reason;
     if (test.worst >= 0) {
       result.divergence->coordinate = coordinate_of(got.shape, test.worst);
@@ -262,16 +315,15 @@ void CaseJudge::judge_choice(const model::Op& op, const std::string& block, cons
     return;
   }
   spanned_.insert(trace.recomputed.begin(), trace.recomputed.end());
+  const model::TensorView* kept_groups = nullptr;
   if (op.inputs.size() == 2) {
-    spanned_.insert(op.inputs[1]);  // the kept groups are part of the choice
+    spanned_.insert(op.inputs[1]);  // the kept groups are part of the choice, given or not
+    kept_groups = usable(op.inputs[1], trace);
+    if (kept_groups != nullptr) {
+      trace.reads.push_back(op.inputs[1]);
+    }
   }
-  if (got.dtype != model::DType::kI32 || got.shape != op.shape) {
-    result.status = OpStatus::kDiverged;
-    result.divergence = divergence(op, got, trace);
-    result.divergence->reason += ", expected I32 " + model::shape_text(op.shape);
-    return;
-  }
-  const auto choices = recompute_.judge_choice(op, *scores, got);
+  const auto choices = recompute_.judge_choice(op, *scores, kept_groups, got);
   result.status = OpStatus::kSame;
   int64_t flips = 0;
   for (size_t t = 0; t < choices.size(); ++t) {
@@ -280,7 +332,7 @@ void CaseJudge::judge_choice(const model::Op& op, const std::string& block, cons
       const auto row = model::slice_rows(got, static_cast<int64_t>(t), static_cast<int64_t>(t) + 1).codes<int32_t>();
       const auto differs = std::mismatch(row.begin(), row.end(), choice.expected.begin()).first - row.begin();
       result.status = OpStatus::kDiverged;
-      result.divergence = divergence(op, got, trace);
+      result.divergence = divergence(op, trace);
       result.divergence->token = static_cast<int64_t>(t);
       result.divergence->coordinate = {static_cast<int64_t>(t), differs};
       result.divergence->got = row[static_cast<size_t>(differs)];
@@ -318,6 +370,11 @@ void CaseJudge::compare_free(const model::Op& op, const model::TensorView& got, 
 
 OpResult CaseJudge::judge_op(const model::Op& op, const model::TensorView& got) {
   OpResult result{.case_name = values_.step().name, .op = op.id};
+  if (const std::string problem = malformed(op, got); !problem.empty()) {
+    result.status = OpStatus::kDiverged;
+    result.divergence = Divergence{.op = op.id, .case_name = result.case_name, .reason = problem};
+    return result;
+  }
   compare_free(op, got, result);
   for (const std::string& block : blocks_of(op)) {
     is_choice(op) ? judge_choice(op, block, got, result) : judge_values(op, block, got, result);

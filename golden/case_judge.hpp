@@ -53,7 +53,11 @@ class CaseJudge {
   void judge_values(const model::Op& op, const std::string& block, const model::TensorView& got, OpResult& result);
   void judge_choice(const model::Op& op, const std::string& block, const model::TensorView& got, OpResult& result);
   void compare_free(const model::Op& op, const model::TensorView& got, OpResult& result) const;
-  [[nodiscard]] Divergence divergence(const model::Op& op, const model::TensorView& got, const Trace& trace) const;
+  [[nodiscard]] Divergence divergence(const model::Op& op, const Trace& trace) const;
+  // The dump's tensor if other ops can be recomputed from it; null and a reason in trace.missing if it is absent or malformed.
+  const model::TensorView* usable(const std::string& id, Trace& trace) const;
+  // What is wrong with the shape or format of a tensor of the dump; empty if nothing is.
+  [[nodiscard]] std::string malformed(const model::Op& op, const model::TensorView& tensor) const;
   // Rows of final_norm and logits that the dump holds, when the estimate has all of them.
   [[nodiscard]] model::Estimate kept_rows(const model::Op& op, model::Estimate estimate, const model::TensorView& got) const;
   void expand(const std::vector<model::Op>& ops);

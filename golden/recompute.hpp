@@ -46,9 +46,11 @@ class Recompute {
   [[nodiscard]] virtual model::TensorView bits(const model::Op& op,
                                                const OpInputs<model::TensorView>& inputs) const = 0;
 
-  // One judgement a token for router_groups or router_experts. scores [tokens, experts]; chosen [tokens, k].
+  // One judgement a token for router_groups or router_experts. scores [tokens, experts]; chosen [tokens, k]; kept groups
+  // [tokens, topk_group] if they are given, else null: then any groups that the scores admit.
   [[nodiscard]] virtual std::vector<ChoiceResult> judge_choice(const model::Op& op,
                                                                const model::Estimate& scores,
+                                                               const model::TensorView* kept_groups,
                                                                const model::TensorView& chosen) const = 0;
 
   // Nearest number of a storage format, and the distance to the next one.

@@ -410,6 +410,8 @@ std::string append_layer(ListBuilder& list, const std::string& p, int64_t layer,
       list.add({.id = p + ".attn_residual", .kind = OpKind::kResidualAdd, .inputs = {o_proj, x}, .shape = hidden});
   const auto xn =
       list.norm(p + ".ffn_norm", {residual, o_proj, x}, w + ".post_attention_layernorm.weight", c.hidden_size);
+  // In the published recipe the norm adds the summands itself and does not read their stored sum.
+  list.last().activation_bytes -= list.num_tokens() * c.hidden_size * dtype_bytes(DType::kBF16);
   const auto ffn = c.is_moe_layer(layer) ? append_moe(list, p, w, xn)
                                          : append_mlp(list, p + ".mlp", w + ".mlp", xn, p + ".ffn");
   return list.add({.id = p + ".output",

@@ -74,21 +74,26 @@ model::TensorView ReferenceRecompute::bits(const model::Op& op, const golden::Op
 
 std::vector<golden::ChoiceResult> ReferenceRecompute::judge_choice(const model::Op& op,
                                                                    const model::Estimate& scores,
+                                                                   const model::TensorView* kept_groups,
                                                                    const model::TensorView& chosen) const {
   const auto bias = op.weights.empty() ? std::vector<float>() : reference::load<float>(weights_.weight(op.weights[0]));
-  const auto ids = chosen.codes<int32_t>();
-  const auto num_experts = static_cast<size_t>(weights_.config().n_routed_experts);
-  const auto k = static_cast<size_t>(chosen.row_len());
-  const auto judge =
-      op.kind == model::OpKind::kRouterGroups ? reference::judge_groups : reference::judge_experts;
+  const auto& config = weights_.config();
+  const auto num_experts = static_cast<size_t>(config.n_routed_experts);
+  const auto row_of = [](const model::TensorView& ids, int64_t token) {
+    return model::slice_rows(ids, token, token + 1).codes<int32_t>();
+  };
   std::vector<golden::ChoiceResult> results;
-  for (size_t t = 0; t < static_cast<size_t>(chosen.num_rows()); ++t) {
-    results.push_back(to_golden(judge(weights_.config(),
-                                      rules_,
-                                      std::span(scores.value).subspan(t * num_experts, num_experts),
-                                      std::span(scores.error).subspan(t * num_experts, num_experts),
-                                      bias,
-                                      ids.subspan(t * k, k))));
+  for (int64_t t = 0; t < chosen.num_rows(); ++t) {
+    const auto offset = static_cast<size_t>(t) * num_experts;
+    const reference::TokenScores token{.value = std::span(scores.value).subspan(offset, num_experts),
+                                       .error = std::span(scores.error).subspan(offset, num_experts),
+                                       .bias = bias};
+    if (op.kind == model::OpKind::kRouterGroups) {
+      results.push_back(to_golden(reference::judge_groups(config, rules_, token, row_of(chosen, t))));
+    } else {
+      const auto kept = kept_groups == nullptr ? std::span<const int32_t>() : row_of(*kept_groups, t);
+      results.push_back(to_golden(reference::judge_experts(config, rules_, token, kept, row_of(chosen, t))));
+    }
   }
   return results;
 }

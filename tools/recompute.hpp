@@ -28,6 +28,7 @@ class ReferenceRecompute : public golden::Recompute {
                                        const golden::OpInputs<model::TensorView>& inputs) const override;
   [[nodiscard]] std::vector<golden::ChoiceResult> judge_choice(const model::Op& op,
                                                                const model::Estimate& scores,
+                                                               const model::TensorView* kept_groups,
                                                                const model::TensorView& chosen) const override;
   [[nodiscard]] double round_to(model::DType format, double value) const override;
   [[nodiscard]] double ulp(model::DType format, double value) const override;

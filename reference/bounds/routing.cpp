@@ -23,13 +23,13 @@ double stored_key(const Rules& rules, double key) {
   return round_to_format(rules.exact() ? model::DType::kF64 : model::DType::kF32, key);
 }
 
-Keys biased_keys(const Rules& rules, std::span<const double> scores, std::span<const double> errors, std::span<const float> bias) {
+Keys biased_keys(const Rules& rules, const TokenScores& token) {
   Keys keys;
-  for (size_t e = 0; e < scores.size(); ++e) {
-    const double b = bias.empty() ? 0 : bias[e];
-    keys.value.push_back(stored_key(rules, scores[e] + b));
-    keys.low.push_back(stored_key(rules, scores[e] - errors[e] + b));
-    keys.high.push_back(stored_key(rules, scores[e] + errors[e] + b));
+  for (size_t e = 0; e < token.value.size(); ++e) {
+    const double b = token.bias.empty() ? 0 : token.bias[e];
+    keys.value.push_back(stored_key(rules, token.value[e] + b));
+    keys.low.push_back(stored_key(rules, token.value[e] - token.error[e] + b));
+    keys.high.push_back(stored_key(rules, token.value[e] + token.error[e] + b));
   }
   return keys;
 }
@@ -134,18 +134,15 @@ std::string malformed(std::span<const int32_t> ids, size_t count) {
 
 ChoiceJudgement judge_groups(const model::ModelConfig& config,
                              const Rules& rules,
-                             std::span<const double> scores,
-                             std::span<const double> score_errors,
-                             std::span<const float> bias,
+                             const TokenScores& token,
                              std::span<const int32_t> chosen) {
-  const Keys groups = group_keys(config, rules, biased_keys(rules, scores, score_errors, bias));
+  const Keys groups = group_keys(config, rules, biased_keys(rules, token));
   auto judgement = compare_choice(largest<double>(groups.value, config.topk_group),
                                   chosen,
                                   largest<double>(groups.value, config.n_group));
-  const std::string problem = malformed(chosen, groups.value.size());
-  if (!problem.empty()) {
+  judgement.reason = malformed(chosen, groups.value.size());
+  if (!judgement.reason.empty()) {
     judgement.verdict = ChoiceVerdict::kWrong;
-    judgement.reason = problem;
   } else if (judgement.verdict == ChoiceVerdict::kWrong) {
     if (admissible(groups, all_ids(groups.value.size()), {chosen.begin(), chosen.end()})) {
       judgement.verdict = ChoiceVerdict::kFlip;
@@ -158,18 +155,20 @@ ChoiceJudgement judge_groups(const model::ModelConfig& config,
 
 ChoiceJudgement judge_experts(const model::ModelConfig& config,
                               const Rules& rules,
-                              std::span<const double> scores,
-                              std::span<const double> score_errors,
-                              std::span<const float> bias,
+                              const TokenScores& token,
+                              std::span<const int32_t> kept_groups,
                               std::span<const int32_t> chosen) {
-  const Keys experts = biased_keys(rules, scores, score_errors, bias);
+  const Keys experts = biased_keys(rules, token);
   const std::set<int32_t> theirs(chosen.begin(), chosen.end());
   const bool grouped = config.n_group > 1;
   const Keys groups = grouped ? group_keys(config, rules, experts) : Keys{};
 
   std::vector<double> masked = experts.value;
   if (grouped) {
-    const auto kept = largest<double>(groups.value, config.topk_group);
+    std::vector<int32_t> kept(kept_groups.begin(), kept_groups.end());
+    if (kept.empty()) {
+      kept = largest<double>(groups.value, config.topk_group);
+    }
     const auto members = members_of(config, {kept.begin(), kept.end()});
     for (size_t e = 0; e < masked.size(); ++e) {
       masked[e] = members.contains(static_cast<int32_t>(e)) ? masked[e] : -std::numeric_limits<double>::infinity();
@@ -178,21 +177,23 @@ ChoiceJudgement judge_experts(const model::ModelConfig& config,
   auto judgement = compare_choice(largest<double>(masked, config.num_experts_per_tok),
                                   chosen,
                                   largest<double>(masked, config.n_routed_experts));
-  const std::string problem = malformed(chosen, masked.size());
-  if (!problem.empty()) {
+  judgement.reason = malformed(chosen, masked.size());
+  if (!judgement.reason.empty()) {
     judgement.verdict = ChoiceVerdict::kWrong;
-    judgement.reason = problem;
     return judgement;
   }
   if (judgement.verdict != ChoiceVerdict::kWrong) {
     return judgement;
   }
-  const bool legal = grouped ? any_kept_set(config,
-                                            groups,
-                                            [&](const std::set<int32_t>& kept) {
-                                              return admissible(experts, members_of(config, kept), theirs);
-                                            })
-                             : admissible(experts, all_ids(masked.size()), theirs);
+  const auto explains = [&](const std::set<int32_t>& kept) { return admissible(experts, members_of(config, kept), theirs); };
+  bool legal = false;
+  if (!grouped) {
+    legal = admissible(experts, all_ids(masked.size()), theirs);
+  } else if (!kept_groups.empty()) {
+    legal = explains({kept_groups.begin(), kept_groups.end()});
+  } else {
+    legal = any_kept_set(config, groups, explains);
+  }
   if (legal) {
     judgement.verdict = ChoiceVerdict::kFlip;
   } else {

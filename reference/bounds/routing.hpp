@@ -28,22 +28,26 @@ struct ChoiceJudgement {
   std::string reason = {};  // for kWrong, in words
 };
 
-// One token's experts. scores: estimate of the unbiased scores [num experts]; bias empty or [num experts].
-// A choice is legal if some admissible set of kept groups explains it: each kept group's score is not below a dropped one's, and
-// each chosen expert's biased score not below that of any candidate left out, all within the errors (ties may go either way).
+// What one token's choice is made from.
+struct TokenScores {
+  std::span<const double> value;  // [num experts] unbiased scores
+  std::span<const double> error;  // [num experts]
+  std::span<const float> bias;    // [num experts], or empty
+};
+
+// One token's experts. kept_groups: the groups that were kept, or empty if they are not known.
+// A choice is legal if each chosen expert's biased score is not below that of any candidate left out, within the errors (ties may
+// go either way), inside the kept groups; if those are not known, inside some set of groups that the scores admit.
 ChoiceJudgement judge_experts(const model::ModelConfig& config,
                               const Rules& rules,
-                              std::span<const double> scores,
-                              std::span<const double> score_errors,
-                              std::span<const float> bias,
+                              const TokenScores& token,
+                              std::span<const int32_t> kept_groups,
                               std::span<const int32_t> chosen);
 
-// The same for the kept groups alone.
+// The kept groups: each one's score is not below a dropped one's, within the errors.
 ChoiceJudgement judge_groups(const model::ModelConfig& config,
                              const Rules& rules,
-                             std::span<const double> scores,
-                             std::span<const double> score_errors,
-                             std::span<const float> bias,
+                             const TokenScores& token,
                              std::span<const int32_t> chosen);
 
 }  // namespace reference

@@ -1,6 +1,6 @@
 // The sums of reduce.hpp on vectors of 16 bytes: what every x86-64 and ARMv8 machine has, so one build runs everywhere.
 // NOTE: on one Zen 4 thread (2026, g++ 12 and clang 14) 10 to 12 GMAC/s for float and 5 to 6 for double. A plain array of 16
-// lanes gave 6 to 8 and 4 to 5; vectors of 32 and 64 bytes built for AVX2 and AVX-512 gained at most 1.4x, and only in cache.
+// lanes gave 6 to 8 and 4 to 6; vectors of 32 and 64 bytes built for AVX2 and AVX-512 gained at most 1.4x, and only in cache.
 #include "reference/numerics/reduce.hpp"
 
 #include <algorithm>

@@ -156,15 +156,19 @@ int64_t visible_pairs_flops(const OpCall& call, int64_t len) {
   return 2 * call.workload.num_visible_pairs() * call.config().num_attention_heads * len;
 }
 
+void count_score_flops(const OpCall& call) {
+  if (call.flops != nullptr) {
+    *call.flops += visible_pairs_flops(call, call.inputs.size() == 3 ? call.config().latent_dim() : call.config().qk_head_dim());
+  }
+}
+
 }  // namespace
 
 model::TensorView attention_probs(const OpCall& call) {
   const int64_t tokens = call.workload.num_tokens();
   const int64_t heads = call.config().num_attention_heads;
   const int64_t max_keys = call.workload.max_keys();
-  if (call.flops != nullptr) {
-    *call.flops += visible_pairs_flops(call, call.inputs.size() == 3 ? call.config().latent_dim() : call.config().qk_head_dim());
-  }
+  count_score_flops(call);
   return with_arithmetic(call.rules.exact(), [&]<typename T>() {
     std::vector<T> probs(static_cast<size_t>(tokens * heads * max_keys));
     for_each_score_row<T>(call, [&](int64_t token, int64_t head, std::vector<T> scores) {
@@ -179,6 +183,7 @@ model::TensorView attention_probs(const OpCall& call) {
 model::TensorView attention_lse(const OpCall& call) {
   const int64_t tokens = call.workload.num_tokens();
   const int64_t heads = call.config().num_attention_heads;
+  count_score_flops(call);
   return with_arithmetic(call.rules.exact(), [&]<typename T>() {
     std::vector<T> lse(static_cast<size_t>(tokens * heads));
     for_each_score_row<T>(call, [&](int64_t token, int64_t head, std::vector<T> scores) {

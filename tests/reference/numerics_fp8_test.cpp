@@ -104,6 +104,12 @@ TEST(RoundUpToPowerOfTwo, GoesUpFromAFewUlpAbove) {
   }
 }
 
+TEST(RoundUpToPowerOfTwo, StaysWithinTheNormalExponents) {
+  EXPECT_EQ(round_up_to_power_of_two(std::numeric_limits<float>::denorm_min()), 0x1p-126f);
+  EXPECT_EQ(round_up_to_power_of_two(below(0x1p-126f)), 0x1p-126f);
+  EXPECT_EQ(round_up_to_power_of_two(above(0x1p127f)), kInf);
+}
+
 TEST(RoundUpToPowerOfTwo, KnownScales) {
   EXPECT_EQ(round_up_to_power_of_two(1.0000001f), 2.0f);
   EXPECT_EQ(round_up_to_power_of_two(below(2.0f)), 2.0f);

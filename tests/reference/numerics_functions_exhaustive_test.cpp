@@ -13,9 +13,9 @@
 namespace reference {
 namespace {
 
-constexpr int kNumSlices = 8;
+constexpr int kNumSlices = 16;
 
-// A function and the share of its binades that one test case takes: slice, slice + 8, ...
+// A function and the share of its binades that one test case takes: slice, slice + kNumSlices, ...
 class Binades : public testing::TestWithParam<std::tuple<FunctionCase, int>> {
  public:
   static const FunctionCase& function() { return std::get<0>(GetParam()); }
