@@ -9,6 +9,18 @@
 
 namespace reference {
 
+namespace {
+
+// A rounding inside the sum; exact mode has none.
+float bf16_step(float value) {
+  return round_to_bf16(value);
+}
+double bf16_step(double value) {
+  return value;
+}
+
+}  // namespace
+
 model::TensorView swiglu(const OpCall& call) {
   return with_arithmetic(call.rules.exact(), [&]<typename T>() {
     auto gate = load<T>(call.inputs[0]);
@@ -36,13 +48,6 @@ model::TensorView combine(const OpCall& call) {
   return with_arithmetic(call.rules.exact(), [&]<typename T>() {
     const auto weights = load<T>(topk_weights);
     const auto ids = topk_ids.codes<int32_t>();
-    const auto rounded = [bf16_steps](T value) {
-      if constexpr (std::is_same_v<T, float>) {
-        return bf16_steps ? round_to_bf16(value) : value;
-      } else {
-        return value;
-      }
-    };
     std::vector<T> sum(static_cast<size_t>(tokens * hidden));
     for (size_t e = 0; e < call.expert_outputs.size(); ++e) {
       if (call.expert_outputs[e].bytes.empty()) {
@@ -57,7 +62,8 @@ model::TensorView combine(const OpCall& call) {
         const T weight = weights[static_cast<size_t>(chosen_by[row] * k + slot)];
         T* y = sum.data() + chosen_by[row] * hidden;
         for (size_t i = 0; i < static_cast<size_t>(hidden); ++i) {
-          y[i] = rounded(y[i] + rounded(output[row * static_cast<size_t>(hidden) + i] * weight));
+          const T product = output[row * static_cast<size_t>(hidden) + i] * weight;
+          y[i] = bf16_steps ? bf16_step(y[i] + bf16_step(product)) : y[i] + product;
         }
       }
     }

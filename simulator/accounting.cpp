@@ -1,0 +1,186 @@
+#include "simulator/accounting.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <string>
+
+#include "model/check.hpp"
+#include "model/parallel_plan.hpp"
+#include "simulator/routing.hpp"
+
+namespace simulator {
+namespace {
+
+using model::CatalogTensor;
+
+int64_t tensor_bytes(const CatalogTensor& tensor) {
+  return model::num_elements(tensor.shape) * model::dtype_bytes(tensor.dtype);
+}
+
+bool is_tied(const DescribedModel& described) {
+  return std::visit([](const auto& config) { return config.tie_word_embeddings; }, described.config);
+}
+
+int64_t experts_on_fullest(const DescribedModel& described, int64_t ep) {
+  return (described.num_experts + ep - 1) / ep;
+}
+
+}  // namespace
+
+std::string_view component_name(Component component) {
+  switch (component) {
+    case Component::kEmbedding: return "embedding";
+    case Component::kAttention: return "attention";
+    case Component::kDenseFfn: return "dense_ffn";
+    case Component::kRouter: return "router";
+    case Component::kRoutedExperts: return "routed_experts";
+    case Component::kSharedExperts: return "shared_experts";
+    case Component::kNorms: return "norms";
+    case Component::kHead: return "head";
+    case Component::kMtp: return "mtp";
+  }
+  model::throw_check_error(__FILE__, __LINE__, "unknown component");
+}
+
+Component component_of(const CatalogTensor& tensor, int64_t num_layers) {
+  const auto has = [&](std::string_view part) { return tensor.name.find(part) != std::string::npos; };
+  if (tensor.layer >= num_layers) {
+    return Component::kMtp;
+  }
+  if (tensor.layer < 0) {
+    return has("embed_tokens") ? Component::kEmbedding : has("lm_head") ? Component::kHead : Component::kNorms;
+  }
+  if (tensor.expert >= 0) {
+    return Component::kRoutedExperts;
+  }
+  if (has(".self_attn.")) {
+    return Component::kAttention;
+  }
+  if (has(".mlp.shared_experts.")) {
+    return Component::kSharedExperts;
+  }
+  if (has(".mlp.gate.")) {
+    return Component::kRouter;
+  }
+  return has(".mlp.") ? Component::kDenseFfn : Component::kNorms;
+}
+
+std::vector<ComponentCount> count_components(const DescribedModel& described) {
+  std::map<Component, ComponentCount> counts;
+  for (const CatalogTensor& tensor : described.bf16_tensors) {
+    ComponentCount& count = counts[component_of(tensor, described.num_layers)];
+    count.num_weights += model::num_elements(tensor.shape);
+    count.bf16_bytes += tensor_bytes(tensor);
+  }
+  for (const CatalogTensor& tensor : described.fp8_tensors) {
+    counts[component_of(tensor, described.num_layers)].fp8_bytes += tensor_bytes(tensor);
+  }
+  std::vector<ComponentCount> result;
+  for (const Component component : kComponents) {
+    const auto found = counts.find(component);
+    if (found == counts.end()) {
+      continue;
+    }
+    ComponentCount count = found->second;
+    count.component = component;
+    if (component == Component::kRoutedExperts) {
+      count.num_active = count.num_weights / described.num_experts * described.experts_per_token;
+    } else if (component != Component::kMtp) {
+      count.num_active = count.num_weights;
+      count.num_always = component == Component::kEmbedding && !is_tied(described) ? 0 : count.num_weights;
+    }
+    result.push_back(count);
+  }
+  return result;
+}
+
+WeightTotals weight_totals(const DescribedModel& described) {
+  WeightTotals totals;
+  int64_t num_embedding = 0;
+  int64_t num_head = 0;
+  for (const ComponentCount& count : count_components(described)) {
+    if (count.component == Component::kMtp) {
+      totals.num_mtp = count.num_weights;
+      continue;
+    }
+    totals.num_weights += count.num_weights;
+    totals.num_active += count.num_active;
+    totals.num_always += count.num_always;
+    totals.fp8_bytes += count.fp8_bytes;
+    totals.bf16_bytes += count.bf16_bytes;
+    if (count.component == Component::kRoutedExperts) {
+      const int64_t num_experts = described.num_moe_layers * described.num_experts;
+      totals.num_routed = count.num_weights;
+      totals.expert_weights = count.num_weights / num_experts;
+      totals.expert_fp8_bytes = count.fp8_bytes / num_experts;
+      totals.expert_bf16_bytes = count.bf16_bytes / num_experts;
+    } else if (count.component == Component::kAttention) {
+      totals.attention_weights_per_layer = count.num_weights / described.num_layers;
+    } else if (count.component == Component::kEmbedding) {
+      num_embedding = count.num_weights;
+    } else if (count.component == Component::kHead) {
+      num_head = count.num_weights;
+    }
+  }
+  totals.num_active_without_embedding = totals.num_active - (is_tied(described) ? 0 : num_embedding);
+  totals.num_active_without_tables = totals.num_active - num_embedding - num_head;
+  return totals;
+}
+
+StepRead step_read(const DescribedModel& described, const WeightTotals& totals, int64_t num_tokens) {
+  const auto num_layers = static_cast<double>(described.num_moe_layers);
+  const double num_active =
+      expected_active_experts(described.num_experts, described.experts_per_token, num_tokens);
+  const double num_unused = num_layers * (static_cast<double>(described.num_experts) - num_active);
+  const auto read = [&](int64_t all, int64_t expert) {
+    return static_cast<double>(all) - num_unused * static_cast<double>(expert);
+  };
+  return {.num_active_experts = num_active,
+          .num_weights = read(totals.num_weights, totals.expert_weights),
+          .fp8_bytes = read(totals.fp8_bytes, totals.expert_fp8_bytes),
+          .bf16_bytes = read(totals.bf16_bytes, totals.expert_bf16_bytes)};
+}
+
+GpuWeights gpu_weights(const DescribedModel& described, const WeightTotals& totals, int64_t ep) {
+  CHECK(ep > 0);
+  GpuWeights weights{.ep = ep, .experts_per_gpu = experts_on_fullest(described, ep)};
+  const int64_t num_experts = weights.experts_per_gpu * described.num_moe_layers;
+  weights.simple_gb = std::round(static_cast<double>(totals.num_weights - totals.num_routed) / 1e9) +
+                      static_cast<double>(num_experts * totals.expert_weights) / 1e9;
+  const int64_t num_elsewhere = described.num_experts * described.num_moe_layers - num_experts;
+  weights.fp8_bytes = totals.fp8_bytes - num_elsewhere * totals.expert_fp8_bytes;
+  weights.bf16_bytes = totals.bf16_bytes - num_elsewhere * totals.expert_bf16_bytes;
+  return weights;
+}
+
+// Source: DeepSeek-V3 technical report (arXiv 2412.19437) 3.4: attention TP4 in both phases. Prefill on 32 GPUs, 8 experts and a
+// redundant one on each. Decode on 320, one expert on each; 64 of the GPUs host redundant and shared experts, so no other GPU
+// holds a shared one. Dense layers and tables are counted whole.
+std::vector<ReportedDeployment> reported_deployments(const DescribedModel& described, const WeightTotals& totals) {
+  const model::ModelConfig* config = described.mla_config();
+  if (config == nullptr || config->n_routed_experts != 256 || config->n_shared_experts != 1 ||
+      config->num_attention_heads != 128) {
+    return {};
+  }
+  std::vector<ReportedDeployment> deployments{
+      {.name = "prefill", .ep = 32, .attention_tp = 4, .experts_per_gpu = 9, .has_shared_expert = true},
+      {.name = "decode", .ep = 320, .attention_tp = 4, .experts_per_gpu = 1, .has_shared_expert = false}};
+  for (ReportedDeployment& deployment : deployments) {
+    model::ModelConfig fp8_config = *config;
+    fp8_config.quantization = config->quantization.value_or(model::QuantizationConfig{});
+    const model::ParallelPlan plan =
+        model::parallel_plan(fp8_config, {.tp = deployment.attention_tp, .ep = deployment.attention_tp});
+    for (size_t i = 0; i < plan.tensors.size(); ++i) {
+      const Component component = component_of(plan.tensors[i], described.num_layers);
+      const bool elsewhere = component == Component::kMtp || component == Component::kRoutedExperts ||
+                             (component == Component::kSharedExperts && !deployment.has_shared_expert);
+      const int64_t degree = component == Component::kAttention ? plan.splits[i].degree : 1;
+      deployment.fp8_bytes += elsewhere ? 0 : tensor_bytes(plan.tensors[i]) / degree;
+    }
+    deployment.fp8_bytes += deployment.experts_per_gpu * described.num_moe_layers * totals.expert_fp8_bytes;
+  }
+  return deployments;
+}
+
+}  // namespace simulator

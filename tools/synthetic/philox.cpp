@@ -1,0 +1,50 @@
+#include "tools/synthetic/philox.hpp"
+
+#include <xxhash.h>
+
+namespace tools::synthetic {
+namespace {
+
+constexpr uint64_t kMultiplier0 = 0xD2511F53;
+constexpr uint64_t kMultiplier1 = 0xCD9E8D57;
+constexpr uint32_t kWeyl0 = 0x9E3779B9;
+constexpr uint32_t kWeyl1 = 0xBB67AE85;
+constexpr int kNumRounds = 10;
+constexpr int64_t kDrawsPerBlock = 8;
+
+uint32_t low(uint64_t value) {
+  return static_cast<uint32_t>(value);
+}
+
+uint32_t high(uint64_t value) {
+  return static_cast<uint32_t>(value >> 32);
+}
+
+}  // namespace
+
+std::array<uint32_t, 4> philox4x32(std::array<uint32_t, 4> counter, std::array<uint32_t, 2> key) {
+  for (int round = 0; round < kNumRounds; ++round) {
+    const uint64_t product0 = kMultiplier0 * counter[0];
+    const uint64_t product1 = kMultiplier1 * counter[2];
+    counter = {
+        high(product1) ^ counter[1] ^ key[0], low(product1), high(product0) ^ counter[3] ^ key[1], low(product0)};
+    key[0] += kWeyl0;
+    key[1] += kWeyl1;
+  }
+  return counter;
+}
+
+Draws::Draws(uint64_t seed, std::string_view name)
+    : key_{low(seed), high(seed)}, name_hash_(XXH3_64bits(name.data(), name.size())) {}
+
+uint16_t Draws::bits(int64_t index) {
+  if (index / kDrawsPerBlock != block_idx_) {
+    block_idx_ = index / kDrawsPerBlock;
+    const auto count = static_cast<uint64_t>(block_idx_);
+    block_ = philox4x32({low(count), high(count), low(name_hash_), high(name_hash_)}, key_);
+  }
+  const auto lane = static_cast<uint32_t>(index % kDrawsPerBlock);
+  return static_cast<uint16_t>(block_[lane / 2] >> (16 * (lane % 2)));
+}
+
+}  // namespace tools::synthetic
