@@ -76,7 +76,7 @@ void erase_between(std::string& text, std::string_view before, char end) {
 
 std::string kind_of(const model::CatalogTensor& tensor) {
   std::string kind = tensor.name;
-  erase_between(kind, "experts.", '.');
+  erase_between(kind, ".experts.", '.');
   erase_between(kind, "model.layers.", '.');
   for (const std::string_view prefix : {"model.layers.", "model."}) {
     if (kind.starts_with(prefix)) {
