@@ -19,6 +19,13 @@ class CacheRows {
     const auto bytes = model::slice_rows(from, row, row + 1).bytes;
     bytes_->insert(bytes_->end(), bytes.begin(), bytes.end());
   }
+  // `len` elements of a row, from `begin`.
+  void append_part(const model::TensorView& from, int64_t row, int64_t begin, int64_t len) {
+    const auto width = static_cast<size_t>(model::dtype_bytes(from.dtype));
+    const auto bytes = model::slice_rows(from, row, row + 1).bytes.subspan(static_cast<size_t>(begin) * width,
+                                                                           static_cast<size_t>(len) * width);
+    bytes_->insert(bytes_->end(), bytes.begin(), bytes.end());
+  }
   [[nodiscard]] model::TensorView take(model::DType dtype, model::Shape shape) const {
     CHECK_EQ(static_cast<int64_t>(bytes_->size()), model::num_elements(shape) * model::dtype_bytes(dtype));
     return {dtype, std::move(shape), *bytes_, bytes_};
@@ -92,6 +99,7 @@ CaseValues::CaseValues(const model::ModelConfig& config,
   }
   for (int64_t layer = 0; layer < config.num_hidden_layers; ++layer) {
     add_cache(layer, "layer." + std::to_string(layer));
+    add_expanded(config, layer, "layer." + std::to_string(layer));
   }
   for (int64_t k = 0; k < workload.num_mtp_layers; ++k) {
     add_cache(config.num_hidden_layers + k, "mtp." + std::to_string(k) + ".layer");
@@ -155,6 +163,68 @@ std::optional<model::TensorView> CaseValues::rows_before(const std::string& cach
     own_row += workload_.sequences[s].num_cached + workload_.sequences[s].num_new;
   }
   return rows.take(shape_of->dtype, {num_rows, shape_of->row_len()});
+}
+
+void CaseValues::add_expanded(const model::ModelConfig& config, int64_t layer, const std::string& prefix) {
+  const std::string id = prefix + ".attn.kv_b";
+  const auto* own = find(id);
+  if (own == nullptr || workload_.num_keys() == workload_.num_tokens()) {
+    return;  // absorbed, or every row is new
+  }
+  if (own->num_rows() == workload_.num_keys()) {
+    return;
+  }
+  const std::string cache = "cache." + std::to_string(layer);
+  const auto* keys = find(cache + ".keys");
+  const auto* values = find(cache + ".values");
+  const bool cached = keys != nullptr && values != nullptr && keys->dtype == own->dtype && values->dtype == own->dtype;
+  const model::TensorView* earlier = nullptr;
+  if (earlier_ != nullptr) {
+    bool assembled = false;
+    earlier = earlier_->input(id, assembled);
+  }
+  if (workload_.sequences.size() != 1 || own->num_rows() != workload_.num_tokens()) {
+    return;
+  }
+  const int64_t num_old = workload_.num_keys() - workload_.num_tokens();
+  CacheRows rows;
+  if (cached) {
+    for (int64_t key = 0; key < num_old; ++key) {
+      for (int64_t head = 0; head < config.num_attention_heads; ++head) {
+        rows.append_part(*keys, key, head * config.qk_head_dim(), config.qk_nope_head_dim);
+        rows.append_part(*values, key, head * config.v_head_dim, config.v_head_dim);
+      }
+    }
+  } else if (earlier != nullptr && earlier->num_rows() == num_old && earlier->dtype == own->dtype) {
+    for (int64_t key = 0; key < num_old; ++key) {
+      rows.append(*earlier, key);
+    }
+  } else {
+    return;
+  }
+  for (int64_t token = 0; token < own->num_rows(); ++token) {
+    rows.append(*own, token);
+  }
+  assembled_[id] = rows.take(own->dtype, {workload_.num_keys(), own->row_len()});
+  if (cached && (!cache_after_.contains(cache + ".latent") || from_golden_.contains(cache + ".latent"))) {
+    // Only the rope part is known; the latent part, which nothing reads when kv_b is given, is NaN.
+    CacheRows latents;
+    const model::TensorView unknown = model::make_tensor(
+        model::DType::kBF16, {1, config.kv_lora_rank}, std::vector<uint16_t>(static_cast<size_t>(config.kv_lora_rank), 0x7FC0));
+    if (keys->dtype == unknown.dtype) {
+      for (int64_t key = 0; key < workload_.num_keys(); ++key) {
+        latents.append(unknown, 0);
+        latents.append_part(*keys, key, config.qk_nope_head_dim, config.qk_rope_head_dim);
+      }
+      assembled_[cache + ".latent"] = latents.take(unknown.dtype, {workload_.num_keys(), config.latent_dim()});
+    }
+  }
+}
+
+const model::TensorView* CaseValues::input(const std::string& id, bool& assembled) const {
+  const auto found = assembled_.find(id);
+  assembled = found != assembled_.end();
+  return assembled ? &found->second : find(id);
 }
 
 const model::TensorView* CaseValues::find(const std::string& id) const {

@@ -31,6 +31,9 @@ class CaseValues {
 
   // A tensor taken as given: from the dump, or the fed tokens. Null if not there.
   [[nodiscard]] const model::TensorView* find(const std::string& id) const;
+  // The same as other ops read it: where the dump holds only the new rows of kv_b, or expanded keys and values in place of the
+  // latent, the rows of all keys put together. Sets `assembled` if it is not the dump's own tensor.
+  [[nodiscard]] const model::TensorView* input(const std::string& id, bool& assembled) const;
   // Cache rows from before this step, every sequence's, one after another. Null if they are not known. Each row comes from the
   // nearest earlier step that has it (its dumped cache, or what it fed), else from this step's own dumped cache, else from the
   // golden run (then from_golden says so).
@@ -46,6 +49,8 @@ class CaseValues {
  private:
   void add_cache(int64_t layer, const std::string& prefix);
   std::optional<model::TensorView> rows_before(const std::string& cache_id);
+  // The naive form: kv_b rows of all keys from earlier steps or the expanded cache, and its rope keys.
+  void add_expanded(const model::ModelConfig& config, int64_t layer, const std::string& prefix);
 
   const GoldenFile& golden_;
   const Dump& dump_;
@@ -55,6 +60,7 @@ class CaseValues {
   std::map<std::string, model::TensorView> tokens_;
   std::map<std::string, model::TensorView> cache_before_;
   std::map<std::string, model::TensorView> cache_after_;  // dumped, or joined from cache_before_ and what the step fed
+  std::map<std::string, model::TensorView> assembled_;
   std::set<std::string> from_golden_;
 };
 

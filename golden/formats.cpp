@@ -65,6 +65,9 @@ class CaseOps {
     for (const auto form : {model::AttentionForm::kExpanded, model::AttentionForm::kAbsorbed}) {
       workload.attention_form = form;
       for (model::Op& op : model::op_list(config, workload)) {
+        if (op.kind == model::OpKind::kCacheLatent) {
+          add_expanded_cache(config, op);
+        }
         ops_.emplace(op.id, std::move(op));
       }
     }
@@ -115,6 +118,16 @@ class CaseOps {
   }
 
  private:
+  // State beside the ops: what a dump of the naive form holds in place of the latent cache.
+  void add_expanded_cache(const model::ModelConfig& config, const model::Op& latent) {
+    const std::string prefix = latent.id.substr(0, latent.id.rfind('.'));
+    model::Op state = latent;
+    state.shape = {latent.shape.front(), config.num_attention_heads, config.qk_head_dim()};
+    ops_.emplace(prefix + ".keys", state);
+    state.shape.back() = config.v_head_dim;
+    ops_.emplace(prefix + ".values", state);
+  }
+
   const Case& case_;
   std::map<std::string, model::Op> ops_;
 };

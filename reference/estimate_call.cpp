@@ -1,9 +1,7 @@
 #include "reference/estimate_call.hpp"
 
-#include <algorithm>
-
 #include "reference/bounds/bounds.hpp"
-#include "reference/numerics/round.hpp"
+#include "reference/bounds/builder.hpp"
 
 namespace reference {
 
@@ -47,11 +45,7 @@ model::Estimate rounded(const model::Estimate& estimate) {
   }
   model::Estimate stored = estimate;
   for (size_t i = 0; i < estimate.value.size(); ++i) {
-    const double value = round_to_format(estimate.dtype, estimate.value[i]);
-    const double low = round_to_format(estimate.dtype, estimate.value[i] - estimate.error[i]);
-    const double high = round_to_format(estimate.dtype, estimate.value[i] + estimate.error[i]);
-    stored.value[i] = value;
-    stored.error[i] = std::max(value - low, high - value);
+    set(stored, static_cast<int64_t>(i), rounded_value(estimate.dtype, {estimate.value[i], estimate.error[i]}));
   }
   return stored;
 }

@@ -10,26 +10,88 @@ Rules v32_rules(Gemm gemm, model::ScaleFormat scale_format) {
   return {.gemm = gemm, .quantize = {.format = scale_format}};
 }
 
+Rules v3_demo_rules(Gemm gemm, model::ScaleFormat scale_format) {
+  return {.norm = NormRounding::kTwice,
+          .residual = ResidualRule::kRounded,
+          .gemm = gemm,
+          .quantize = {.format = scale_format, .scale = ScaleFormula::kDivide},
+          .ue8m0_reach = Ue8m0Reach::kPlainLinears,
+          .association = ScaleAssociation::kActivationFirst,
+          .scores = ScoreRule::kBf16Steps,
+          .router = RouterRule::kBf16,
+          .swiglu = SwigluRule::kBf16Steps,
+          .combine = CombineRule::kBf16,
+          .head = HeadRule::kBf16};
+}
+
+Rules hf_rules() {
+  return {.norm = NormRounding::kTwice,
+          .residual = ResidualRule::kRounded,
+          .gemm = Gemm::kBf16,
+          .frequency = FrequencyOrder::kHuggingFace,
+          .rope = RopeRule::kBf16Steps,
+          .scores = ScoreRule::kBf16Steps,
+          .probs = ProbsRule::kBf16Stored,
+          .swiglu = SwigluRule::kBf16Steps,
+          .combine = CombineRule::kBf16,
+          .head = HeadRule::kBf16};
+}
+
+QuantizeRule Rules::quantize_of(const model::Op& linear) const {
+  const bool plain = linear.expert >= 0 || linear.id.ends_with(".attn.q_a") || linear.id.ends_with(".attn.kv_a");
+  QuantizeRule rule = quantize;
+  if (ue8m0_reach == Ue8m0Reach::kPlainLinears && !plain) {
+    rule.format = model::ScaleFormat::kFp32;
+  }
+  return rule;
+}
+
+namespace {
+
+std::string describe_quantiser(const Rules& rules) {
+  std::string text = rules.quantize.scale == ScaleFormula::kTimesReciprocal ? "s = amax * FP32(1/448)" : "s = amax / 448";
+  if (rules.quantize.format == model::ScaleFormat::kUe8m0) {
+    text += ", rounded up to a power of two";
+    text += rules.ue8m0_reach == Ue8m0Reach::kPlainLinears ? " (q_a, kv_a and routed experts only)" : "";
+  }
+  return text + (rules.quantize.code == CodeFormula::kDivide ? "; code = E4M3(x / s)" : "; code = E4M3(x * (1 / s))");
+}
+
+std::string describe_linear(const Rules& rules) {
+  if (rules.gemm == Gemm::kBf16) {
+    return "BF16 operands, FP32 sum, BF16 out";
+  }
+  const bool scales_first = rules.association == ScaleAssociation::kScalesFirst;
+  return std::string("FP8 codes, FP32 block dots of 128, ") + (scales_first ? "dot * (sA * sB)" : "(dot * sA) * sB") +
+         ", summed in FP32, BF16 out";
+}
+
+std::string describe_attention(const Rules& rules) {
+  const std::string scores = rules.scores == ScoreRule::kFp32 ? "FP32 scores" : "scores in BF16 steps";
+  switch (rules.probs) {
+    case ProbsRule::kBf16BeforeValue: return scores + ", FP32 softmax, BF16(p) times V";
+    case ProbsRule::kBf16Stored: return scores + ", FP32 softmax, p stored as BF16";
+    case ProbsRule::kFp32: return scores + ", FP32 softmax and p";
+  }
+  return scores;
+}
+
+}  // namespace
+
 std::map<std::string, std::string> describe_rules(const Rules& rules) {
   if (rules.exact()) {
     return {{"all", "FP64, nothing rounded; weights FP32(code * scale); inverse frequencies, angles, cos and sin in FP32"}};
   }
-  const bool ue8m0 = rules.quantize.format == model::ScaleFormat::kUe8m0;
-  const bool times = rules.quantize.scale == ScaleFormula::kTimesReciprocal;
   const bool fused = rules.residual == ResidualRule::kFusedPair;
+  const std::string order = rules.frequency == FrequencyOrder::kOfficial ? "official order" : "HF order";
   return {
       {"rms_norm", rules.norm == NormRounding::kOnce ? "BF16(x * r * gain)" : "BF16(BF16(x * r) * gain)"},
       {"residual", fused ? "norms read the FP32 sum, BF16(sum) is stored" : "BF16(sum)"},
-      {"linear", rules.gemm == Gemm::kFp8 ? "FP8 codes, FP32 block dots of 128 times (sA * sB), summed in FP32, BF16 out"
-                                          : "BF16 operands, FP32 sum, BF16 out"},
-      {"act_quant", std::string(times ? "s = amax * FP32(1/448)" : "s = amax / 448") +
-                        (ue8m0 ? ", rounded up to a power of two" : "") +
-                        (rules.quantize.code == CodeFormula::kDivide ? "; code = E4M3(x / s)" : "; code = E4M3(x * (1 / s))")},
-      {"rope", rules.frequency == FrequencyOrder::kOfficial ? "FP32, one rounding to BF16; frequencies in official order"
-                                                            : "FP32, one rounding to BF16; frequencies in HF order"},
-      {"attention", rules.probs == ProbsRule::kBf16BeforeValue ? "FP32 scores and softmax, BF16(p) times V"
-                                                               : "FP32 scores, softmax and p"},
-      {"router", rules.router == RouterRule::kFp32 ? "FP32 logits, scores and weights" : "BF16 logits and scores"},
+      {"linear", describe_linear(rules)},
+      {"act_quant", rules.gemm == Gemm::kFp8 ? describe_quantiser(rules) : "none"},
+      {"rope", (rules.rope == RopeRule::kFp32 ? "FP32, one rounding to BF16; frequencies in " : "BF16 steps; frequencies in ") + order},
+      {"attention", describe_attention(rules)},
+      {"router", rules.router == RouterRule::kFp32 ? "FP32 logits, scores and weights" : "BF16 logits, scores and weights"},
       {"swiglu", rules.swiglu == SwigluRule::kFp32 ? "BF16(silu(gate) * up)" : "BF16(BF16(silu(gate)) * up)"},
       {"combine", rules.combine == CombineRule::kFp32 ? "FP32, ascending expert id, shared expert last, one rounding"
                                                       : "BF16 steps, ascending expert id, shared expert last"},

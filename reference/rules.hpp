@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "model/config.hpp"
+#include "model/op_list.hpp"
 
 namespace reference {
 
@@ -48,10 +49,35 @@ struct QuantizeRule {
   bool operator==(const QuantizeRule&) const = default;
 };
 
-// Where the attention core rounds to BF16.
+// Which linears take the checkpoint's UE8M0 activation scales; the others use FP32 ones.
+enum class Ue8m0Reach {
+  kEveryLinear,  // DeepSeek-V3.2
+  kPlainLinears, // q_a, kv_a and the routed experts: DeepSeek-V3's parallel linears drop the argument
+};
+
+// How a block's dot meets its two scales.
+enum class ScaleAssociation {
+  kScalesFirst,      // dot * (sA * sB): DeepSeek-V3.2, DeepGEMM
+  kActivationFirst,  // (dot * sA) * sB: DeepSeek-V3
+};
+
+// Attention scores before the softmax.
+enum class ScoreRule {
+  kFp32,       // q . k and its product with the scale stay FP32: DeepSeek-V3.2
+  kBf16Steps,  // BF16(BF16(q . k) * scale); absorbed: the two dots are rounded and added in BF16 first: DeepSeek-V3, HF
+};
+
+// Attention probabilities, from an FP32 softmax.
 enum class ProbsRule {
-  kBf16BeforeValue,  // FP32 softmax, BF16(p) times V: DeepSeek-V3.2
+  kBf16BeforeValue,  // FP32, then BF16(p) times V: DeepSeek-V3.2, DeepSeek-V3
+  kBf16Stored,       // the same product, but BF16(p) is what is stored: HF
   kFp32,             // p stays FP32
+};
+
+// Rotation of queries and keys.
+enum class RopeRule {
+  kFp32,       // FP32, one rounding to BF16: DeepSeek
+  kBf16Steps,  // BF16 cos and sin, both products and the sum rounded to BF16: HF
 };
 
 // silu(gate) * up.
@@ -63,7 +89,7 @@ enum class SwigluRule {
 // The weighted sum of the routed experts, ascending expert id.
 enum class CombineRule {
   kFp32,  // FP32 sum, shared expert added before the only rounding: DeepSeek-V3.2
-  kBf16,  // product and running sum rounded to BF16: DeepSeek-V3, HF 5.24
+  kBf16,  // product and running sum rounded to BF16: DeepSeek-V3, HF
 };
 
 enum class HeadRule {
@@ -72,8 +98,8 @@ enum class HeadRule {
 };
 
 enum class RouterRule {
-  kFp32,  // FP32 logits and scores: DeepSeek-V3.2, HF
-  kBf16,  // BF16 logits and scores: DeepSeek-V3
+  kFp32,  // FP32 logits, scores and weights: DeepSeek-V3.2, HF
+  kBf16,  // BF16 logits; sigmoid scores and every step of the weights BF16 (softmax: FP32 until the weights are stored): DeepSeek-V3
 };
 
 // Order of operations in the YaRN inverse frequencies (FP32): last bits differ.
@@ -85,7 +111,11 @@ struct Rules {
   ResidualRule residual = ResidualRule::kFusedPair;
   Gemm gemm = Gemm::kFp8;
   QuantizeRule quantize = {};
+  Ue8m0Reach ue8m0_reach = Ue8m0Reach::kEveryLinear;
+  ScaleAssociation association = ScaleAssociation::kScalesFirst;
   FrequencyOrder frequency = FrequencyOrder::kOfficial;
+  RopeRule rope = RopeRule::kFp32;
+  ScoreRule scores = ScoreRule::kFp32;
   ProbsRule probs = ProbsRule::kBf16BeforeValue;
   RouterRule router = RouterRule::kFp32;
   SwigluRule swiglu = SwigluRule::kFp32;
@@ -93,6 +123,8 @@ struct Rules {
   HeadRule head = HeadRule::kFp32;
 
   [[nodiscard]] bool exact() const { return arithmetic == Arithmetic::kExact; }
+  // The quantiser of one linear.
+  [[nodiscard]] QuantizeRule quantize_of(const model::Op& linear) const;
   bool operator==(const Rules&) const = default;
 };
 
@@ -102,6 +134,13 @@ Rules exact_rules();
 // Mode `published`, profile `v32`: DeepSeek-V3.2-Exp inference/model.py @3b99a53, expanded or absorbed attention by phase.
 // The checkpoint decides gemm and scale format unless a flag overrides them.
 Rules v32_rules(Gemm gemm, model::ScaleFormat scale_format);
+
+// Profile `v3-demo`: DeepSeek-V3 inference/model.py @9b4e978 under its pinned torch 2.4: BF16 gate, scores, SwiGLU steps, expert sum
+// and logits; norms rounded twice.
+Rules v3_demo_rules(Gemm gemm, model::ScaleFormat scale_format);
+
+// Profile `hf`: transformers 5.24 DeepseekV3ForCausalLM in bfloat16, eager attention and experts; FP8 weights dequantised to BF16.
+Rules hf_rules();
 
 // Op kind (or stage) -> the rule in words, for manifests and `dsv3-golden show`.
 std::map<std::string, std::string> describe_rules(const Rules& rules);

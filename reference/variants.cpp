@@ -16,6 +16,9 @@ struct Alternative {
 
 const std::set<OpKind> kQuantising{OpKind::kLinear, OpKind::kMtpConcat};
 const std::set<OpKind> kRotations{OpKind::kRotateQuery, OpKind::kRotateKey};
+const std::set<OpKind> kSoftmax{OpKind::kAttentionProbs, OpKind::kAttentionLse};
+const std::set<OpKind> kProbs{OpKind::kAttentionProbs, OpKind::kAttentionContext, OpKind::kOutputLatent};
+const std::set<OpKind> kRouter{OpKind::kRouterLogits, OpKind::kRouterScores, OpKind::kRouterWeights};
 
 const std::vector<Alternative>& alternatives() {
   static const std::vector<Alternative> list{
@@ -25,10 +28,15 @@ const std::vector<Alternative>& alternatives() {
       {"residual-bf16", {OpKind::kRmsNorm, OpKind::kLayerOutput}, [](Rules& r) { r.residual = ResidualRule::kRounded; }},
       {"frequency-official", kRotations, [](Rules& r) { r.frequency = FrequencyOrder::kOfficial; }},
       {"frequency-hf", kRotations, [](Rules& r) { r.frequency = FrequencyOrder::kHuggingFace; }},
-      {"probs-bf16", {OpKind::kAttentionContext, OpKind::kOutputLatent}, [](Rules& r) { r.probs = ProbsRule::kBf16BeforeValue; }},
-      {"probs-fp32", {OpKind::kAttentionContext, OpKind::kOutputLatent}, [](Rules& r) { r.probs = ProbsRule::kFp32; }},
-      {"router-fp32", {OpKind::kRouterLogits, OpKind::kRouterScores}, [](Rules& r) { r.router = RouterRule::kFp32; }},
-      {"router-bf16", {OpKind::kRouterLogits, OpKind::kRouterScores}, [](Rules& r) { r.router = RouterRule::kBf16; }},
+      {"rope-fp32", kRotations, [](Rules& r) { r.rope = RopeRule::kFp32; }},
+      {"rope-bf16", kRotations, [](Rules& r) { r.rope = RopeRule::kBf16Steps; }},
+      {"scores-fp32", kSoftmax, [](Rules& r) { r.scores = ScoreRule::kFp32; }},
+      {"scores-bf16", kSoftmax, [](Rules& r) { r.scores = ScoreRule::kBf16Steps; }},
+      {"probs-bf16", kProbs, [](Rules& r) { r.probs = ProbsRule::kBf16BeforeValue; }},
+      {"probs-stored-bf16", kProbs, [](Rules& r) { r.probs = ProbsRule::kBf16Stored; }},
+      {"probs-fp32", kProbs, [](Rules& r) { r.probs = ProbsRule::kFp32; }},
+      {"router-fp32", kRouter, [](Rules& r) { r.router = RouterRule::kFp32; }},
+      {"router-bf16", kRouter, [](Rules& r) { r.router = RouterRule::kBf16; }},
       {"swiglu-fp32", {OpKind::kSwiglu}, [](Rules& r) { r.swiglu = SwigluRule::kFp32; }},
       {"swiglu-bf16", {OpKind::kSwiglu}, [](Rules& r) { r.swiglu = SwigluRule::kBf16Steps; }},
       {"combine-fp32", {OpKind::kCombine}, [](Rules& r) { r.combine = CombineRule::kFp32; }},
@@ -37,6 +45,8 @@ const std::vector<Alternative>& alternatives() {
       {"head-bf16", {OpKind::kHead}, [](Rules& r) { r.head = HeadRule::kBf16; }},
       {"scale-fp32", kQuantising, [](Rules& r) { r.quantize.format = model::ScaleFormat::kFp32; }},
       {"scale-ue8m0", kQuantising, [](Rules& r) { r.quantize.format = model::ScaleFormat::kUe8m0; }},
+      {"ue8m0-everywhere", kQuantising, [](Rules& r) { r.ue8m0_reach = Ue8m0Reach::kEveryLinear; }},
+      {"ue8m0-partly", kQuantising, [](Rules& r) { r.ue8m0_reach = Ue8m0Reach::kPlainLinears; }},
       {"scale-divide", kQuantising, [](Rules& r) { r.quantize.scale = ScaleFormula::kDivide; }},
       {"scale-reciprocal", kQuantising, [](Rules& r) { r.quantize.scale = ScaleFormula::kTimesReciprocal; }},
       {"code-divide", kQuantising, [](Rules& r) { r.quantize.code = CodeFormula::kDivide; }},
@@ -48,7 +58,7 @@ const std::vector<Alternative>& alternatives() {
 bool shows_in(const Alternative& alternative, const Rules& profile, const std::set<OpKind>& kinds) {
   Rules changed = profile;
   alternative.apply(changed);
-  if (changed == profile || (profile.exact() && alternative.kinds != kRotations)) {
+  if (changed == profile || (profile.exact() && changed.frequency == profile.frequency)) {
     return false;
   }
   if (alternative.kinds == kQuantising && profile.gemm != Gemm::kFp8) {

@@ -8,8 +8,10 @@
 #include "golden/metrics.hpp"
 #include "golden/store.hpp"
 #include "tools/cli.hpp"
+#include "tools/export.hpp"
 #include "tools/faults.hpp"
 #include "tools/record.hpp"
+#include "tools/synthetic/argument.hpp"
 #include "version.hpp"
 
 namespace tools {
@@ -256,16 +258,42 @@ int run_faults(bool json) {
   return kExitOk;
 }
 
+struct ExportFlags {
+  std::string checkpoint;
+  std::string out;
+  std::string dtype = "stored";
+};
+
+int run_export(const ExportFlags& flags) {
+  if (!synthetic::is_synthetic(flags.checkpoint)) {
+    model::throw_input_error("export {}: expected synthetic:NAME or synthetic:NAME?seed=N", flags.checkpoint);
+  }
+  const auto weights = synthetic::open_synthetic(flags.checkpoint);
+  show_progress("exporting " + flags.checkpoint);
+  export_checkpoint(*weights, flags.out, flags.dtype == "bf16");
+  clear_progress();
+  fmt::print("exported {} to {}\n", flags.checkpoint, flags.out);
+  return kExitOk;
+}
+
+void add_export(CLI::App& app, ExportFlags& flags) {
+  app.add_option("checkpoint", flags.checkpoint, "synthetic:NAME or synthetic:NAME?seed=N")->required();
+  app.add_option("--out", flags.out, "directory to create")->required();
+  app.add_option("--dtype", flags.dtype, "stored, or bf16: FP8 weights times scales, rounded")
+      ->check(CLI::IsMember({"stored", "bf16"}))
+      ->capture_default_str();
+}
+
 void add_record(CLI::App& app, RecordFlags& flags) {
-  app.add_option("--checkpoint", flags.checkpoint, "checkpoint directory (config.json and safetensors)")->required();
+  app.add_option("--checkpoint", flags.checkpoint, "directory (config.json and safetensors), or synthetic:NAME[?seed=N]")->required();
   app.add_option("--prompt-ids", flags.prompt_ids, "token ids, comma separated: one case, p<number of ids>");
   app.add_option("--cases", flags.cases_file, "JSON file of cases (prompts, batch2, decode, mtp)");
   app.add_option("--case", flags.case_names, "store only these cases of the file (repeat, or separate by commas)");
   app.add_option("--mode", flags.mode.mode, "exact or published")->capture_default_str();
-  app.add_option("--profile", flags.mode.profile, "profile of mode published: v32")->capture_default_str();
+  app.add_option("--profile", flags.mode.profile, "profile of mode published: v32, v3-demo or hf")->capture_default_str();
   app.add_option("--gemm", flags.mode.gemm, "fp8 or bf16 (default: what the checkpoint is)");
   app.add_option("--scale", flags.mode.scale, "activation scales: fp32 or ue8m0 (default: the checkpoint's)");
-  app.add_option("--attention", flags.mode.attention, "naive, absorbed or by-length (default: by-length; exact: naive)");
+  app.add_option("--attention", flags.mode.attention, "naive, absorbed or by-length (default: by the profile)");
   app.add_option("--decode", flags.num_decode, "greedy decode steps d0, d1, ... after the last case")->check(CLI::Range(0, 100000));
   app.add_flag("--mtp", flags.with_mtp, "run the MTP layers too (drafts from the cases file, else greedy)");
   app.add_option("--layers", flags.layers, "store only these layers, for example 0-2,5");
@@ -292,6 +320,9 @@ int main(int argc, char** argv) {
   std::string other_file;
   bool json = false;
   tools::add_record(*app.add_subcommand("record", "run the reference on cases and store every op's output"), record);
+  tools::ExportFlags export_flags;
+  auto* export_command = app.add_subcommand("export", "write a generated checkpoint as files that other engines read");
+  tools::add_export(*export_command, export_flags);
   auto* list = app.add_subcommand("list", "names, formats and shapes of the tensors in a golden file");
   auto* show = app.add_subcommand("show", "the manifest: how a golden file was made");
   auto* diff = app.add_subcommand("diff", "compare two golden files bit by bit");
@@ -312,6 +343,9 @@ int main(int argc, char** argv) {
     }
     if (diff->parsed()) {
       return tools::run_diff(file, other_file, json);
+    }
+    if (export_command->parsed()) {
+      return tools::run_export(export_flags);
     }
     return faults->parsed() ? tools::run_faults(json) : tools::run_record(record);
   });

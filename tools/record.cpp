@@ -162,7 +162,13 @@ ModeFlags resolved(ModeFlags flags, const model::ModelConfig& config) {
       model::throw_input_error("--mode exact quantises nothing: --gemm and --scale do not apply");
     }
   } else {
-    require_one_of("--profile", flags.profile, {"v32"});
+    require_one_of("--profile", flags.profile, {"v32", "v3-demo", "hf"});
+    if (flags.profile == "hf") {
+      if (flags.gemm == "fp8") {
+        model::throw_input_error("--gemm fp8: profile hf computes in BF16 (transformers dequantises FP8 weights)");
+      }
+      flags.gemm = "bf16";
+    }
     if (flags.gemm.empty()) {
       flags.gemm = config.quantization ? "fp8" : "bf16";
     }
@@ -176,7 +182,7 @@ ModeFlags resolved(ModeFlags flags, const model::ModelConfig& config) {
     }
   }
   if (flags.attention.empty()) {
-    flags.attention = exact ? "naive" : "by-length";
+    flags.attention = exact || flags.profile == "hf" ? "naive" : flags.profile == "v3-demo" ? "absorbed" : "by-length";
   }
   require_one_of("--attention", flags.attention, {"naive", "absorbed", "by-length"});
   return flags;
@@ -186,8 +192,12 @@ reference::Rules rules_of(const ModeFlags& flags) {
   if (flags.mode == "exact") {
     return reference::exact_rules();
   }
-  return reference::v32_rules(flags.gemm == "fp8" ? reference::Gemm::kFp8 : reference::Gemm::kBf16,
-                              flags.scale == "ue8m0" ? model::ScaleFormat::kUe8m0 : model::ScaleFormat::kFp32);
+  if (flags.profile == "hf") {
+    return reference::hf_rules();
+  }
+  const auto gemm = flags.gemm == "fp8" ? reference::Gemm::kFp8 : reference::Gemm::kBf16;
+  const auto scale = flags.scale == "ue8m0" ? model::ScaleFormat::kUe8m0 : model::ScaleFormat::kFp32;
+  return flags.profile == "v3-demo" ? reference::v3_demo_rules(gemm, scale) : reference::v32_rules(gemm, scale);
 }
 
 golden::GoldenFile record(const model::WeightSource& weights, const RecordJob& job) {

@@ -16,10 +16,10 @@ namespace tools {
 // A numerics mode as the flags and the golden manifest spell it.
 struct ModeFlags {
   std::string mode = "published";  // exact, published
-  std::string profile = "v32";
+  std::string profile = "v32";  // v32, v3-demo, hf
   std::string gemm = {};       // fp8, bf16; empty: what the checkpoint is
   std::string scale = {};      // fp32, ue8m0; empty: the checkpoint's scale_fmt, else fp32
-  std::string attention = {};  // naive, absorbed, by-length; empty: naive for exact, by-length for v32
+  std::string attention = {};  // naive, absorbed, by-length; empty: naive for exact and hf, absorbed for v3-demo, by-length for v32
 };
 
 // Fills in the defaults that the checkpoint decides. Throws InputError for a value that is not listed above.

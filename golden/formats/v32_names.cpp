@@ -2,7 +2,7 @@
 
 namespace golden {
 
-// Not mapped because nothing of ours corresponds: k_cache and v_cache (expanded, naive form), logits_last (rows of logits),
+// Not mapped because nothing of ours corresponds: logits_last (rows of logits),
 // attn_norm.in, attn_norm.resid, norm.in and norm.resid (a layer's output under another name).
 const std::vector<NameRow>& v32_names() {
   static const std::vector<NameRow> table{
@@ -25,6 +25,10 @@ const std::vector<NameRow>& v32_names() {
       {.foreign = "layers.#.attn.wo", .ours = "layer.#.attn.o_proj"},
       {.foreign = "layers.#.attn", .ours = "layer.#.attn.o_proj"},
       {.foreign = "cache.#.kv_cache", .ours = "cache.#.latent", .layout = Layout::kJoin, .second = "cache.#.pe_cache"},
+
+      // The naive form of DeepSeek-V3 caches expanded keys and values.
+      {.foreign = "cache.#.k_cache", .ours = "cache.#.keys", .layout = Layout::kHeads},
+      {.foreign = "cache.#.v_cache", .ours = "cache.#.values", .layout = Layout::kHeads},
 
       {.foreign = "layers.#.residual", .ours = "layer.#.attn_residual"},
       {.foreign = "layers.#.ffn_norm.resid", .ours = "layer.#.attn_residual"},

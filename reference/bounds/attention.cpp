@@ -30,8 +30,11 @@ class ScoreTerms {
     const auto k_rope = row_of(cache, key_row, c_.kv_lora_rank, c_.qk_rope_head_dim);
     TermSums terms;
     add_products(terms, q, k);
-    add_products(terms, q_rope, k_rope);
     const double scale = softmax_scale(c_);
+    if (call_.rules.scores == ScoreRule::kBf16Steps && !call_.rules.exact()) {
+      return score_in_bf16_steps(terms, q_rope, k_rope, scale);
+    }
+    add_products(terms, q_rope, k_rope);
     const double value = terms.sum * scale;
     return {value, (order_error(model_, terms) + terms.input_error) * scale + 2 * model_.unit * std::abs(value)};
   }
@@ -39,6 +42,29 @@ class ScoreTerms {
   [[nodiscard]] const SumModel& model() const { return model_; }
 
  private:
+  // The same with BF16 between the steps; the absorbed form rounds its two dots before it adds them.
+  [[nodiscard]] ValueWithError score_in_bf16_steps(TermSums terms,
+                                                   const EstimateRow& q_rope,
+                                                   const EstimateRow& k_rope,
+                                                   double scale) const {
+    const auto bf16_sum = [this](const TermSums& sum) {
+      return rounded_value(model::DType::kBF16, {sum.sum, order_error(model_, sum) + sum.input_error});
+    };
+    ValueWithError dot;
+    if (absorbed_) {
+      TermSums rope_terms;
+      add_products(rope_terms, q_rope, k_rope);
+      const auto main = bf16_sum(terms);
+      const auto rope = bf16_sum(rope_terms);
+      dot = rounded_value(model::DType::kBF16, {main.value + rope.value, main.error + rope.error});
+    } else {
+      add_products(terms, q_rope, k_rope);
+      dot = bf16_sum(terms);
+    }
+    const auto unit_error = model_.unit * std::abs(dot.value * scale);
+    return rounded_value(model::DType::kBF16, {dot.value * scale, dot.error * scale + unit_error});
+  }
+
   static void add_products(TermSums& terms, const EstimateRow& a, const EstimateRow& b) {
     for (size_t i = 0; i < a.value.size(); ++i) {
       terms.add(a.value[i] * b.value[i],
@@ -90,7 +116,7 @@ SoftmaxRow softmax_with_error(const SumModel& model, const std::vector<ValueWith
 // Probabilities as the value product sees them.
 model::Estimate probs_for_value(const EstimateCall& call) {
   model::Estimate probs = call.inputs[0];
-  if (call.rules.probs == ProbsRule::kBf16BeforeValue && !call.rules.exact()) {
+  if (call.rules.probs != ProbsRule::kFp32 && !call.rules.exact()) {
     probs.dtype = model::DType::kBF16;
     return rounded(probs);
   }
@@ -107,7 +133,8 @@ model::Estimate estimate_softmax(const EstimateCall& call) {
   const int64_t heads = call.config().num_attention_heads;
   const int64_t max_keys = call.workload.max_keys();
   const model::Shape shape = want_lse ? model::Shape{tokens, heads} : model::Shape{tokens, heads, max_keys};
-  auto result = empty_estimate(shape, stored_as(call.rules, model::DType::kF32));
+  const bool stored_bf16 = call.rules.probs == ProbsRule::kBf16Stored && !want_lse;
+  auto result = empty_estimate(shape, stored_as(call.rules, stored_bf16 ? model::DType::kBF16 : model::DType::kF32));
   parallel_for(tokens * heads, call.num_threads, [&](int64_t row) {
     const auto& place = places[static_cast<size_t>(row / heads)];
     std::vector<ValueWithError> scores;

@@ -1,12 +1,14 @@
 // Small helpers that every bound uses: building an estimate element by element.
 #pragma once
 
+#include <algorithm>
 #include <span>
 #include <utility>
 
 #include "model/estimate.hpp"
 #include "reference/bounds/dot.hpp"
 #include "reference/estimate_call.hpp"
+#include "reference/numerics/round.hpp"
 
 namespace reference {
 
@@ -23,6 +25,15 @@ inline model::Estimate empty_estimate(model::Shape shape, model::DType dtype) {
 inline void set(model::Estimate& estimate, int64_t index, ValueWithError element) {
   estimate.value[static_cast<size_t>(index)] = element.value;
   estimate.error[static_cast<size_t>(index)] = element.error;
+}
+
+// An intermediate rounding inside an op: the value is rounded; the error becomes the distance to the other side wherever the
+// interval straddles a boundary.
+inline ValueWithError rounded_value(model::DType format, ValueWithError element) {
+  const double value = round_to_format(format, element.value);
+  const double low = round_to_format(format, element.value - element.error);
+  const double high = round_to_format(format, element.value + element.error);
+  return {value, std::max(value - low, high - value)};
 }
 
 inline int64_t row_len(const model::Estimate& estimate) {

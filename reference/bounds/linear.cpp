@@ -141,7 +141,7 @@ model::Estimate estimate_linear(const EstimateCall& call) {
   const int64_t num_rows = x.shape.front();
   std::vector<QuantizedEstimate> rows;
   for (int64_t m = 0; m < num_rows; ++m) {
-    rows.push_back(quantize(call.rules.quantize, row_of(x, m, 0, weight.in_dim())));
+    rows.push_back(quantize(call.rules.quantize_of(call.op), row_of(x, m, 0, weight.in_dim())));
   }
   auto result = empty_estimate({num_rows, weight.out_dim()}, model::DType::kBF16);
   parallel_for(weight.out_dim(), call.num_threads, [&](int64_t n) {

@@ -43,12 +43,6 @@ model::Estimate estimate_combine(const EstimateCall& call) {
   const auto id_tensor = model::make_tensor(
       model::DType::kI32, ids.shape, std::vector<int32_t>(ids.value.begin(), ids.value.end()));
   std::vector<TermSums> sums(static_cast<size_t>(tokens * hidden));
-  auto running = empty_estimate({1}, model::DType::kBF16);
-  const auto rounded_element = [&running](ValueWithError element) {
-    set(running, 0, element);
-    const auto stored = rounded(running);
-    return ValueWithError{stored.value[0], stored.error[0]};
-  };
   for (size_t e = 0; e < call.expert_outputs.size(); ++e) {
     const auto& output = call.expert_outputs[e];
     if (output.value.empty()) {
@@ -71,9 +65,10 @@ model::Estimate estimate_combine(const EstimateCall& call) {
           sum.add(product, error);
           continue;
         }
-        const auto term = rounded_element({product, error + std::abs(product) * model.unit});
+        const auto term = rounded_value(model::DType::kBF16, {product, error + std::abs(product) * model.unit});
         const double value = sum.sum + term.value;
-        const auto stored = rounded_element({value, sum.input_error + term.error + std::abs(value) * model.unit});
+        const auto stored =
+            rounded_value(model::DType::kBF16, {value, sum.input_error + term.error + std::abs(value) * model.unit});
         sum.sum = stored.value;
         sum.input_error = stored.error;
       }

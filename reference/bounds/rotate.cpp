@@ -8,6 +8,32 @@
 #include "reference/tokens.hpp"
 
 namespace reference {
+namespace {
+
+// HF: BF16 cos and sin, whose last FP32 digits may only matter at a tie; products rounded to BF16; the sum is left unrounded.
+std::pair<ValueWithError, ValueWithError> rotate_in_bf16_steps(const EstimateRow& x, size_t pair, const Rotation& turn) {
+  const auto bf16 = [](double value, double error) { return rounded_value(model::DType::kBF16, {value, error}); };
+  const double function_error = std::ldexp(1.0, -22);
+  const auto cos = bf16(turn.cos, function_error);
+  const auto sin = bf16(turn.sin, function_error);
+  const auto product = [&](size_t element, const ValueWithError& factor) {
+    const double value = x.value[element];
+    const double error = x.error[element];
+    return bf16(value * factor.value, std::abs(value) * factor.error + error * (std::abs(factor.value) + factor.error));
+  };
+  const auto x0_cos = product(2 * pair, cos);
+  const auto x0_sin = product(2 * pair, sin);
+  const auto x1_cos = product(2 * pair + 1, cos);
+  const auto x1_sin = product(2 * pair + 1, sin);
+  const double unit = std::ldexp(1.0, -24);
+  const auto sum = [unit](const ValueWithError& left, double sign, const ValueWithError& right) {
+    const double value = left.value + sign * right.value;
+    return ValueWithError{value, left.error + right.error + std::abs(value) * unit};
+  };
+  return {sum(x0_cos, -1, x1_sin), sum(x1_cos, 1, x0_sin)};
+}
+
+}  // namespace
 
 // A rotation keeps lengths, so every error is measured against the pair's length |(x0, x1)|: cos and sin of a library may be off
 // by 2 FP32 ulp of 1 (2^-22); two products and a sum add 2 u. In exact mode cos and sin are still FP32 tables, so the 2 ulp stay.
@@ -34,6 +60,12 @@ model::Estimate estimate_rotate(const EstimateCall& call) {
         const double x1 = x.value[2 * i + 1];
         const double cos = turns[i].cos;
         const double sin = turns[i].sin;
+        if (call.rules.rope == RopeRule::kBf16Steps && !call.rules.exact()) {
+          const auto bf16_turn = rotate_in_bf16_steps(x, i, turns[i]);
+          set(result, out++, bf16_turn.first);
+          set(result, out++, bf16_turn.second);
+          continue;
+        }
         const double error = std::hypot(x0, x1) * relative + x.error[2 * i] + x.error[2 * i + 1];
         set(result, out++, {x0 * cos - x1 * sin, error});
         set(result, out++, {x0 * sin + x1 * cos, error});

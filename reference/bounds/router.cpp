@@ -12,10 +12,11 @@ namespace reference {
 // Softmax: as in the attention core.
 model::Estimate estimate_router_scores(const EstimateCall& call) {
   const SumModel model = sum_model(call.rules, call.num_sigmas);
-  const auto dtype = call.rules.router == RouterRule::kFp32 ? model::DType::kF32 : model::DType::kBF16;
+  const bool is_softmax = call.config().scoring_func == model::ScoringFunction::kSoftmax;
+  const auto dtype = call.rules.router == RouterRule::kFp32 || is_softmax ? model::DType::kF32 : model::DType::kBF16;
   const auto& logits = call.inputs[0];
   auto result = empty_estimate(logits.shape, stored_as(call.rules, dtype));
-  if (call.config().scoring_func == model::ScoringFunction::kSigmoid) {
+  if (!is_softmax) {
     for (size_t i = 0; i < logits.value.size(); ++i) {
       const double score = sigmoid_f64(logits.value[i]);
       const double slope = score * (1 - score);
@@ -44,13 +45,18 @@ model::Estimate estimate_router_scores(const EstimateCall& call) {
   return result;
 }
 
-// s_e / (sum + 1e-20) * factor: positive sum of k scores, division, product.
+// s_e / (sum + 1e-20) * factor: positive sum of k scores, division, product; the BF16 form rounds sum and quotient.
 model::Estimate estimate_router_weights(const EstimateCall& call) {
   const SumModel model = sum_model(call.rules, call.num_sigmas);
   const auto& config = call.config();
   const auto& ids = call.inputs[1];
   const int64_t k = row_len(ids);
-  auto result = empty_estimate(ids.shape, stored_as(call.rules, model::DType::kF32));
+  const bool bf16_stored = call.rules.router == RouterRule::kBf16 && !call.rules.exact();
+  const bool bf16_steps = bf16_stored && config.scoring_func == model::ScoringFunction::kSigmoid;
+  const auto step = [bf16_steps](ValueWithError element) {
+    return bf16_steps ? rounded_value(model::DType::kBF16, element) : element;
+  };
+  auto result = empty_estimate(ids.shape, stored_as(call.rules, bf16_stored ? model::DType::kBF16 : model::DType::kF32));
   for (int64_t t = 0; t < ids.shape.front(); ++t) {
     TermSums sum;
     std::vector<ValueWithError> chosen;
@@ -59,15 +65,18 @@ model::Estimate estimate_router_weights(const EstimateCall& call) {
       chosen.push_back({score.value[0], score.error[0]});
       sum.add(score.value[0], score.error[0]);
     }
-    const double denominator = config.norm_topk_prob ? sum.sum + 1e-20 : 1.0;
-    const double sum_error = config.norm_topk_prob ? (order_error(model, sum) + sum.input_error) / denominator : 0;
+    ValueWithError denominator{1.0, 0.0};
+    if (config.norm_topk_prob) {
+      denominator = step({sum.sum, order_error(model, sum) + sum.input_error});
+      denominator.value += 1e-20;
+    }
     for (int64_t slot = 0; slot < k; ++slot) {
       const auto& score = chosen[static_cast<size_t>(slot)];
-      const double scale = config.routed_scaling_factor / denominator;
-      const double value = score.value * scale;
-      set(result,
-          t * k + slot,
-          {value, score.error * std::abs(scale) + std::abs(value) * (sum_error + (kFunctionUnits + 1) * model.unit)});
+      const double share = score.value / denominator.value;
+      const double share_error = score.error / denominator.value + share * denominator.error / denominator.value;
+      const auto quotient = step({share, share_error + share * kFunctionUnits * model.unit});
+      const double value = quotient.value * config.routed_scaling_factor;
+      set(result, t * k + slot, {value, quotient.error * std::abs(config.routed_scaling_factor) + std::abs(value) * model.unit});
     }
   }
   return result;

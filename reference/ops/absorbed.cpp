@@ -72,7 +72,7 @@ model::TensorView output_latent(const OpCall& call) {
     auto probs = load<T>(call.inputs[0]);
     const auto cache = load<T>(call.inputs[1]);
     if constexpr (std::is_same_v<T, float>) {
-      if (call.rules.probs == ProbsRule::kBf16BeforeValue) {
+      if (call.rules.probs != ProbsRule::kFp32) {
         std::transform(probs.begin(), probs.end(), probs.begin(), round_to_bf16);
       }
     }

@@ -73,17 +73,26 @@ class Scores {
       T dot = 0;
       if (absorbed_) {
         const std::span<const T> cached(cache_.data() + row * c_.latent_dim(), static_cast<size_t>(c_.latent_dim()));
-        dot = dot_in_order<T>(q_main, cached.first(static_cast<size_t>(main_len))) +
-              dot_in_order<T>(q_rope, cached.last(rope_len));
+        dot = step(dot_in_order<T>(q_main, cached.first(static_cast<size_t>(main_len)))) +
+              step(dot_in_order<T>(q_rope, cached.last(rope_len)));
       } else {
         dot = dot_in_order<T>(whole, std::span<const T>(keys.data() + row * c_.qk_head_dim(), whole.size()));
       }
-      scores[static_cast<size_t>(key)] = dot * scale_;
+      scores[static_cast<size_t>(key)] = step(step(dot) * scale_);
     }
     return scores;
   }
 
  private:
+  // A rounding on the way to the score, where the rule has one.
+  [[nodiscard]] T step(T value) const {
+    if constexpr (std::is_same_v<T, float>) {
+      return call_.rules.scores == ScoreRule::kBf16Steps ? round_to_bf16(value) : value;
+    } else {
+      return value;
+    }
+  }
+
   const OpCall& call_;
   const model::ModelConfig& c_;
   T scale_;
@@ -123,7 +132,7 @@ std::vector<T> expanded_context(const OpCall& call) {
   auto probs = load<T>(call.inputs[0]);
   const auto kv_b = load<T>(call.inputs[1]);
   if constexpr (std::is_same_v<T, float>) {
-    if (call.rules.probs == ProbsRule::kBf16BeforeValue) {
+    if (call.rules.probs != ProbsRule::kFp32) {
       std::transform(probs.begin(), probs.end(), probs.begin(), round_to_bf16);
     }
   }
@@ -176,7 +185,8 @@ model::TensorView attention_probs(const OpCall& call) {
       const auto row = probs.begin() + (token * heads + head) * max_keys;
       std::transform(scores.begin(), scores.end(), row, [sum](T e) { return e / sum; });
     });
-    return store<T>({tokens, heads, max_keys}, std::move(probs), model::DType::kF32);
+    const auto dtype = call.rules.probs == ProbsRule::kBf16Stored ? model::DType::kBF16 : model::DType::kF32;
+    return store<T>({tokens, heads, max_keys}, std::move(probs), dtype);
   });
 }
 

@@ -7,7 +7,8 @@ namespace reference {
 
 // softmax over the visible keys (causal: keys 0..position) of scale * (q . k).
 // Source: V3 report eq. 9-10; MLA.forward in DeepSeek-V3.2-Exp inference/model.py.
-// Rounding: scores FP32: dot, times FP32(scale); softmax FP32: exp(s - max), sum, one division. Stored FP32.
+// Rounding: dot, times FP32(scale), in FP32 or BF16 steps by rules.scores; softmax FP32: exp(s - max), sum, one division. Stored
+// FP32, or BF16 by rules.probs.
 // Order, expanded: one dot over [nope | rope]. Absorbed: dot over the latent plus dot over rope. Sum of exps: sum_in_order.
 // inputs expanded: q [tokens, heads * (nope + rope)], q_rope, kv_b [keys, heads * (nope + v)], cache [keys, kv_lora + rope];
 // absorbed: q_latent [tokens, heads, kv_lora], q_rope, cache. Output [tokens, heads, max keys] f32, unseen keys 0 (exact: f64).

@@ -48,9 +48,11 @@ std::vector<T> input_rows(const OpCall& call, int64_t in_dim) {
 std::vector<float> fp8_matmul(const OpCall& call, const WeightMatrix& weight, std::span<const float> x, int64_t num_rows) {
   const int64_t in_dim = weight.in_dim();
   const int64_t out_dim = weight.out_dim();
+  const QuantizeRule rule = call.rules.quantize_of(call.op);
+  const bool scales_first = call.rules.association == ScaleAssociation::kScalesFirst;
   std::vector<QuantizedRow> rows;
   for (int64_t m = 0; m < num_rows; ++m) {
-    rows.push_back(quantize_row(call.rules.quantize, x.subspan(static_cast<size_t>(m * in_dim), static_cast<size_t>(in_dim))));
+    rows.push_back(quantize_row(rule, x.subspan(static_cast<size_t>(m * in_dim), static_cast<size_t>(in_dim))));
   }
   std::vector<float> y(static_cast<size_t>(num_rows * out_dim));
   parallel_for(out_dim, call.num_threads, [&](int64_t n) {
@@ -65,7 +67,8 @@ std::vector<float> fp8_matmul(const OpCall& call, const WeightMatrix& weight, st
         const float dot = block_dot<float>(std::span<const float>(row.codes).subspan(offset, len),
                                            std::span<const float>(codes).subspan(offset, len));
         const int64_t block = begin / kBlockLen;
-        sum += dot * (row.scales[static_cast<size_t>(block)] * weight.scale(n, block));
+        const float x_scale = row.scales[static_cast<size_t>(block)];
+        sum += scales_first ? dot * (x_scale * weight.scale(n, block)) : dot * x_scale * weight.scale(n, block);
       }
       y[static_cast<size_t>(m * out_dim + n)] = sum;
     }

@@ -7,7 +7,7 @@ namespace reference {
 
 // Source: linear() in DeepSeek-V3.2-Exp inference/model.py, act_quant and fp8_gemm in inference/kernel.py.
 // Rounding, FP8 weight and rules.gemm == kFp8: x is quantised by rules.quantize (quantize.hpp); for each 128-block of K an FP32
-//   dot of the codes, times FP32(sA * sB), added to an FP32 sum; BF16(sum).
+//   dot of the codes, times its two scales (rules.association), added to an FP32 sum; BF16(sum).
 // Rounding otherwise: weight BF16 (FP8 weights dequantised to BF16(FP32(code * scale))), FP32 sum, BF16(sum).
 // Exact: weight FP32(code * scale), FP64.
 // Order: dot_in_order; FP8: block_dot in a block, blocks ascending.

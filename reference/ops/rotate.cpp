@@ -1,11 +1,26 @@
 #include "reference/ops/rotate.hpp"
 
+#include <type_traits>
+#include <utility>
+
 #include "reference/rope.hpp"
 #include "reference/tokens.hpp"
 #include "reference/values.hpp"
 
 namespace reference {
 namespace {
+
+template <typename T>
+std::pair<T, T> rotate_pair(RopeRule rule, T x0, T x1, T cos, T sin) {
+  if constexpr (std::is_same_v<T, float>) {
+    if (rule == RopeRule::kBf16Steps) {
+      cos = round_to_bf16(cos);
+      sin = round_to_bf16(sin);
+      return {round_to_bf16(x0 * cos) - round_to_bf16(x1 * sin), round_to_bf16(x1 * cos) + round_to_bf16(x0 * sin)};
+    }
+  }
+  return {x0 * cos - x1 * sin, x0 * sin + x1 * cos};
+}
 
 // Rotates `num_vectors` vectors of each row; vector v starts at column first + v * stride.
 model::TensorView rotate(const OpCall& call, model::Shape shape, int64_t num_vectors, int64_t first, int64_t stride) {
@@ -25,8 +40,9 @@ model::TensorView rotate(const OpCall& call, model::Shape shape, int64_t num_vec
         for (int64_t i = 0; i < rope_dim / 2; ++i, pair += 2) {
           const T cos = turns[static_cast<size_t>(i)].cos;
           const T sin = turns[static_cast<size_t>(i)].sin;
-          y.push_back(pair[0] * cos - pair[1] * sin);
-          y.push_back(pair[0] * sin + pair[1] * cos);
+          const auto [first_out, second_out] = rotate_pair(call.rules.rope, pair[0], pair[1], cos, sin);
+          y.push_back(first_out);
+          y.push_back(second_out);
         }
       }
     }

@@ -6,7 +6,7 @@
 namespace reference {
 
 // Source: V3 report eq. 4, 8; apply_rotary_emb in DeepSeek-V3.2-Exp inference/model.py. Interleaved pairs (2i, 2i + 1).
-// Rounding: FP32 cos and sin (rope.hpp), each product and the sum in FP32, one rounding to BF16.
+// Rounding: FP32 cos and sin (rope.hpp), each product and the sum in FP32, one rounding to BF16; kBf16Steps rounds all five.
 // Order: out[2i] = x[2i] cos - x[2i+1] sin; out[2i+1] = x[2i] sin + x[2i+1] cos.
 // inputs: q [tokens, heads * (nope + rope)]. Output [tokens, heads, rope] bf16 (exact: f64).
 model::TensorView rotate_query(const OpCall& call);

@@ -106,7 +106,8 @@ template std::vector<int32_t> largest<double>(std::span<const double>, int64_t);
 
 model::TensorView router_scores(const OpCall& call) {
   const bool is_softmax = call.config().scoring_func == model::ScoringFunction::kSoftmax;
-  const auto dtype = call.rules.router == RouterRule::kFp32 ? model::DType::kF32 : model::DType::kBF16;
+  const bool stays_fp32 = call.rules.router == RouterRule::kFp32 || is_softmax;
+  const auto dtype = stays_fp32 ? model::DType::kF32 : model::DType::kBF16;
   const auto num_experts = static_cast<size_t>(call.inputs[0].row_len());
   return with_arithmetic(call.rules.exact(), [&]<typename T>() {
     auto scores = load<T>(call.inputs[0]);
@@ -152,7 +153,12 @@ model::TensorView router_weights(const OpCall& call) {
   const auto ids = call.inputs[1].codes<int32_t>();
   const auto k = static_cast<size_t>(config.num_experts_per_tok);
   const auto num_experts = static_cast<size_t>(call.inputs[0].row_len());
+  const bool bf16_stored = call.rules.router == RouterRule::kBf16;
+  const bool bf16_steps = bf16_stored && config.scoring_func == model::ScoringFunction::kSigmoid;
   return with_arithmetic(call.rules.exact(), [&]<typename T>() {
+    const auto step = [bf16_steps](T value) {
+      return bf16_steps ? static_cast<T>(round_to_bf16(static_cast<float>(value))) : value;
+    };
     const auto scores = load<T>(call.inputs[0]);
     std::vector<T> weights;
     for (size_t t = 0; t < ids.size() / k; ++t) {
@@ -160,13 +166,13 @@ model::TensorView router_weights(const OpCall& call) {
       for (size_t slot = 0; slot < k; ++slot) {
         sum += scores[t * num_experts + static_cast<size_t>(ids[t * k + slot])];
       }
-      const T denominator = config.norm_topk_prob ? sum + static_cast<T>(1e-20) : T{1};
+      const T denominator = config.norm_topk_prob ? step(sum) + static_cast<T>(1e-20) : T{1};
       for (size_t slot = 0; slot < k; ++slot) {
         const T score = scores[t * num_experts + static_cast<size_t>(ids[t * k + slot])];
-        weights.push_back(score / denominator * static_cast<T>(config.routed_scaling_factor));
+        weights.push_back(step(score / denominator) * static_cast<T>(config.routed_scaling_factor));
       }
     }
-    return store<T>(call.inputs[1].shape, std::move(weights), model::DType::kF32);
+    return store<T>(call.inputs[1].shape, std::move(weights), bf16_stored ? model::DType::kBF16 : model::DType::kF32);
   });
 }
 

@@ -25,7 +25,7 @@ model::TensorView router_groups(const OpCall& call);
 model::TensorView router_experts(const OpCall& call);
 
 // Unbiased scores of the chosen experts, divided by (their sum + 1e-20) if norm_topk_prob, times routed_scaling_factor.
-// Rounding: FP32 at every step. Order: the sum runs in the order of topk_ids. inputs: router_scores, topk_ids.
+// Rounding: FP32 at every step, or BF16 by rules.router. Order: the sum runs in the order of topk_ids. inputs: router_scores, topk_ids.
 // Output [tokens, k] f32, in the order of topk_ids.
 model::TensorView router_weights(const OpCall& call);
 

@@ -57,6 +57,110 @@ TEST_P(OracleTest, ExactMode_PassesAgainstHuggingFaceInFloat64) {
   EXPECT_EQ(verdict.outcome, Verdict::Outcome::kPass) << complaints(verdict);
 }
 
+// A dump of another published profile, judged by it.
+struct ProfileDump {
+  std::string fixture;
+  std::string file;
+  std::string format;
+  ModeFlags mode;
+  bool with_mtp = false;
+};
+
+class ProfileOracleTest : public testing::TestWithParam<ProfileDump> {};
+
+TEST_P(ProfileOracleTest, TheFullCases_PassWithoutAVariant) {
+  const auto& dump = GetParam();
+  const auto folder = shared_data("oracle/" + dump.fixture);
+  if (!folder) {
+    GTEST_SKIP() << "no oracle data: set DSV3_SHARED";
+  }
+  const Fixture fixture(*folder);
+  RecordJob job;
+  job.with_mtp = dump.with_mtp;
+  const auto golden = fixture.record(dump.mode, kFullCases, job);
+  const auto verdict = fixture.compare(golden, fixture.dump(dump.file + ".safetensors", dump.format));
+  EXPECT_EQ(verdict.outcome, Verdict::Outcome::kPass) << complaints(verdict);
+  for (const auto& op : verdict.ops) {
+    EXPECT_TRUE(op.status == OpStatus::kSame || op.status == OpStatus::kOrder) << op.case_name << "/" << op.op << " " << op.variant;
+  }
+}
+
+// Every other file and case of the oracle holds part of the tensors: nothing may diverge in what can be judged.
+class PartialOracleTest : public testing::TestWithParam<ProfileDump> {};
+
+TEST_P(PartialOracleTest, NothingDiverges) {
+  const auto& dump = GetParam();
+  const auto folder = shared_data("oracle/" + dump.fixture);
+  if (!folder) {
+    GTEST_SKIP() << "no oracle data: set DSV3_SHARED";
+  }
+  const Fixture fixture(*folder);
+  RecordJob job;
+  job.with_mtp = dump.with_mtp;
+  const auto golden = fixture.record(dump.mode, {}, job);
+  const auto verdict = fixture.compare(golden, fixture.dump(dump.file + ".safetensors", dump.format));
+  int64_t judged = 0;
+  for (const auto& op : verdict.ops) {
+    EXPECT_NE(op.status, OpStatus::kDiverged) << op.case_name << "/" << op.op;
+    judged += op.status <= OpStatus::kFlip ? 1 : 0;
+  }
+  EXPECT_GE(judged, 5);
+}
+
+const ModeFlags kDemoBf16Naive{.profile = "v3-demo", .gemm = "bf16", .attention = "naive"};
+const ModeFlags kDemoBf16Absorbed{.profile = "v3-demo", .gemm = "bf16", .attention = "absorbed"};
+const ModeFlags kDemoFp8Absorbed{.profile = "v3-demo", .gemm = "fp8"};
+const ModeFlags kDemoFp8Naive{.profile = "v3-demo", .gemm = "fp8", .attention = "naive"};
+const ModeFlags kDemoUe8m0Absorbed{.profile = "v3-demo", .gemm = "fp8", .scale = "ue8m0"};
+const ModeFlags kDemoUe8m0Naive{.profile = "v3-demo", .gemm = "fp8", .scale = "ue8m0", .attention = "naive"};
+const ModeFlags kHf{.profile = "hf"};
+
+std::string name_of(const testing::TestParamInfo<ProfileDump>& dump) {
+  return dump.param.fixture + "_" + dump.param.file;
+}
+
+INSTANTIATE_TEST_SUITE_P(Dumps,
+                         ProfileOracleTest,
+                         testing::Values(ProfileDump{"nano", "v3_bf16_naive", "v32", kDemoBf16Naive},
+                                         ProfileDump{"nano", "v3_fp8_absorb", "v32", kDemoFp8Absorbed},
+                                         ProfileDump{"nano", "hf_bf16", "hf", kHf, true},
+                                         ProfileDump{"ragged", "v3_bf16_naive", "v32", kDemoBf16Naive},
+                                         ProfileDump{"ragged", "v3_fp8_absorb", "v32", kDemoFp8Absorbed},
+                                         ProfileDump{"ragged", "hf_bf16", "hf", kHf, true},
+                                         ProfileDump{"mini", "v3_bf16_naive", "v32", kDemoBf16Naive},
+                                         ProfileDump{"mini", "v3_fp8_absorb", "v32", kDemoFp8Absorbed},
+                                         ProfileDump{"mini", "hf_bf16", "hf", kHf, true},
+                                         ProfileDump{"notv3", "v3_bf16_naive", "v32", kDemoBf16Naive},
+                                         ProfileDump{"notv3", "hf_bf16_eps", "hf", kHf, true},
+                                         ProfileDump{"notv3", "hf_f64_eps", "hf", {.mode = "exact"}, true}),
+                         name_of);
+
+INSTANTIATE_TEST_SUITE_P(Dumps,
+                         PartialOracleTest,
+                         testing::Values(ProfileDump{"nano", "v3_bf16_naive", "v32", kDemoBf16Naive},
+                                         ProfileDump{"nano", "v3_bf16_naive_nb", "v32", kDemoBf16Naive},
+                                         ProfileDump{"nano", "v3_bf16_absorb", "v32", kDemoBf16Absorbed},
+                                         ProfileDump{"nano", "v3_fp8_absorb", "v32", kDemoFp8Absorbed},
+                                         ProfileDump{"nano", "v3_fp8_naive", "v32", kDemoFp8Naive},
+                                         ProfileDump{"nano", "v3_fp8ue8m0_absorb", "v32", kDemoUe8m0Absorbed},
+                                         ProfileDump{"nano", "v3_fp8ue8m0_naive", "v32", kDemoUe8m0Naive},
+                                         ProfileDump{"nano", "hf_bf16", "hf", kHf, true},
+                                         ProfileDump{"nano", "hf_f64", "hf", {.mode = "exact"}, true},
+                                         ProfileDump{"ragged", "v3_bf16_absorb", "v32", kDemoBf16Absorbed},
+                                         ProfileDump{"ragged", "v3_fp8_naive", "v32", kDemoFp8Naive},
+                                         ProfileDump{"ragged", "v3_fp8ue8m0_absorb", "v32", kDemoUe8m0Absorbed},
+                                         ProfileDump{"ragged", "v3_fp8ue8m0_naive", "v32", kDemoUe8m0Naive},
+                                         ProfileDump{"ragged", "hf_bf16", "hf", kHf, true},
+                                         ProfileDump{"mini", "v3_bf16_naive", "v32", kDemoBf16Naive},
+                                         ProfileDump{"mini", "v3_fp8_absorb", "v32", kDemoFp8Absorbed},
+                                         ProfileDump{"mini", "hf_bf16", "hf", kHf, true},
+                                         ProfileDump{"notv3", "v3_bf16_naive", "v32", kDemoBf16Naive},
+                                         ProfileDump{"notv3", "v3_bf16_naive_nb", "v32", kDemoBf16Naive},
+                                         ProfileDump{"notv3", "v3_bf16_absorb", "v32", kDemoBf16Absorbed},
+                                         ProfileDump{"notv3", "hf_bf16_eps", "hf", kHf, true},
+                                         ProfileDump{"notv3", "hf_f64_eps", "hf", {.mode = "exact"}, true}),
+                         name_of);
+
 double relative_l2(const model::TensorView& expected, const model::TensorView& got) {
   const auto x = model::to_double(expected);
   const auto y = model::to_double(got);
