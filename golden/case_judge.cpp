@@ -265,15 +265,18 @@ void CaseJudge::judge_values(const model::Op& op, const std::string& block, cons
   const TensorTest test = test_tensor(recompute_, kept_rows(op, std::move(*own), got), got, num_sigmas_);
   TensorTest best = test;
   std::string variant = test.wider ? "wider-dtype" : "";
-  if (!test.holds) {
+  // A rule that stores what the dump stores explains more than a wider container does.
+  if (!test.holds || test.wider) {
     for (const std::string& name : recompute_.variants(trace.kinds)) {
       Trace ignored;
       const TensorTest other =
           test_tensor(recompute_, kept_rows(op, *estimate(op, block, name, ignored), got), got, num_sigmas_);
-      if (other.holds) {
+      if (other.holds && (!best.holds || !other.wider)) {
         best = other;
         variant = name + (other.wider ? "+wider-dtype" : "");
-        break;
+        if (!other.wider) {
+          break;
+        }
       }
     }
   }

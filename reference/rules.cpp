@@ -54,7 +54,12 @@ std::string describe_quantiser(const Rules& rules) {
     text += ", rounded up to a power of two";
     text += rules.ue8m0_reach == Ue8m0Reach::kPlainLinears ? " (q_a, kv_a and routed experts only)" : "";
   }
-  return text + (rules.quantize.code == CodeFormula::kDivide ? "; code = E4M3(x / s)" : "; code = E4M3(x * (1 / s))");
+  switch (rules.quantize.code) {
+    case CodeFormula::kDivide: return text + "; code = E4M3(x / s)";
+    case CodeFormula::kTimesReciprocal: return text + "; code = E4M3(x * (1 / s))";
+    case CodeFormula::kTimesMaxOverAmax: return text + "; code = E4M3(x * (448 / amax))";
+  }
+  return text;
 }
 
 std::string describe_linear(const Rules& rules) {
@@ -66,12 +71,25 @@ std::string describe_linear(const Rules& rules) {
          ", summed in FP32, BF16 out";
 }
 
+std::string describe_combine(const Rules& rules) {
+  switch (rules.combine) {
+    case CombineRule::kFp32: return "FP32, ascending expert id, shared expert last, one rounding";
+    case CombineRule::kFp32StoredBf16: return "FP32, ascending expert id, BF16(sum), then the shared expert";
+    case CombineRule::kBf16: return "BF16 steps, ascending expert id, shared expert last";
+    case CombineRule::kBf16BySlot: return "BF16 steps, in the order of topk_ids, shared expert last";
+  }
+  return "";
+}
+
 std::string describe_attention(const Rules& rules) {
   const std::string scores = rules.scores == ScoreRule::kFp32 ? "FP32 scores" : "scores in BF16 steps";
   switch (rules.probs) {
     case ProbsRule::kBf16BeforeValue: return scores + ", FP32 softmax, BF16(p) times V";
     case ProbsRule::kBf16Stored: return scores + ", FP32 softmax, p stored as BF16";
     case ProbsRule::kFp32: return scores + ", FP32 softmax and p";
+    case ProbsRule::kUnnormalised: return scores + ", BF16(exp) times V, divided by the FP32 sum";
+    case ProbsRule::kOnline64: return scores + ", online softmax in blocks of 64, BF16(exp) times V";
+    case ProbsRule::kOnline128: return scores + ", online softmax in blocks of 128, BF16(exp) times V";
   }
   return scores;
 }
@@ -93,8 +111,8 @@ std::map<std::string, std::string> describe_rules(const Rules& rules) {
       {"attention", describe_attention(rules)},
       {"router", rules.router == RouterRule::kFp32 ? "FP32 logits, scores and weights" : "BF16 logits, scores and weights"},
       {"swiglu", rules.swiglu == SwigluRule::kFp32 ? "BF16(silu(gate) * up)" : "BF16(BF16(silu(gate)) * up)"},
-      {"combine", rules.combine == CombineRule::kFp32 ? "FP32, ascending expert id, shared expert last, one rounding"
-                                                      : "BF16 steps, ascending expert id, shared expert last"},
+      {"combine", describe_combine(rules)},
+      {"cache", rules.cache == CacheRule::kBf16 ? "BF16" : "c in E4M3 with power-of-two scales, k_rope in BF16"},
       {"head", rules.head == HeadRule::kFp32 ? "FP32 logits" : "BF16 logits"},
   };
 }

@@ -39,6 +39,7 @@ enum class ScaleFormula {
 enum class CodeFormula {
   kDivide,           // x / s
   kTimesReciprocal,  // x * (1 / s): DeepGEMM
+  kTimesMaxOverAmax, // x * (448 / amax): per-token-group kernels of vLLM and SGLang
 };
 
 struct QuantizeRule {
@@ -72,6 +73,9 @@ enum class ProbsRule {
   kBf16BeforeValue,  // FP32, then BF16(p) times V: DeepSeek-V3.2, DeepSeek-V3
   kBf16Stored,       // the same product, but BF16(p) is what is stored: HF
   kFp32,             // p stays FP32
+  kUnnormalised,     // BF16(exp(s - max)) times V, divided by the FP32 sum afterwards
+  kOnline64,         // the same, key blocks of 64, each with the largest score seen so far: FlashMLA, FlashAttention
+  kOnline128,        // the same, blocks of 128
 };
 
 // Rotation of queries and keys.
@@ -89,7 +93,15 @@ enum class SwigluRule {
 // The weighted sum of the routed experts, ascending expert id.
 enum class CombineRule {
   kFp32,  // FP32 sum, shared expert added before the only rounding: DeepSeek-V3.2
+  kFp32StoredBf16,  // FP32 sum, BF16(sum) before the shared expert is added: fused MoE kernels
   kBf16,  // product and running sum rounded to BF16: DeepSeek-V3, HF
+  kBf16BySlot,  // the same in the order of topk_ids
+};
+
+// What the latent cache holds.
+enum class CacheRule {
+  kBf16,  // c and k_rope as computed
+  kFp8,   // c in E4M3 with one power-of-two scale for 128 values, dequantised to BF16; k_rope in BF16: FlashMLA's 656-byte form
 };
 
 enum class HeadRule {
@@ -116,6 +128,7 @@ struct Rules {
   FrequencyOrder frequency = FrequencyOrder::kOfficial;
   RopeRule rope = RopeRule::kFp32;
   ScoreRule scores = ScoreRule::kFp32;
+  CacheRule cache = CacheRule::kBf16;
   ProbsRule probs = ProbsRule::kBf16BeforeValue;
   RouterRule router = RouterRule::kFp32;
   SwigluRule swiglu = SwigluRule::kFp32;

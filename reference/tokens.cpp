@@ -1,6 +1,7 @@
 #include "reference/tokens.hpp"
 
 #include <algorithm>
+#include <map>
 
 namespace reference {
 
@@ -27,6 +28,23 @@ std::vector<int64_t> tokens_of_expert(const model::TensorView& topk_ids, int64_t
     }
   }
   return tokens;
+}
+
+std::vector<std::vector<Choice>> choices_of_tokens(const model::TensorView& topk_ids, bool ascending_id) {
+  const auto ids = topk_ids.codes<int32_t>();
+  const int64_t k = topk_ids.row_len();
+  std::map<int64_t, int64_t> next_row;
+  std::vector<std::vector<Choice>> choices(static_cast<size_t>(topk_ids.num_rows()));
+  for (size_t t = 0; t < choices.size(); ++t) {
+    for (int64_t slot = 0; slot < k; ++slot) {
+      const int64_t expert = ids[t * static_cast<size_t>(k) + static_cast<size_t>(slot)];
+      choices[t].push_back({expert, slot, next_row[expert]++});
+    }
+    if (ascending_id) {
+      std::ranges::sort(choices[t], {}, &Choice::expert);
+    }
+  }
+  return choices;
 }
 
 }  // namespace reference

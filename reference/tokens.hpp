@@ -22,4 +22,14 @@ std::vector<TokenPlace> token_places(const model::Workload& workload);
 // Tokens that chose `expert`, ascending. topk_ids [tokens, k] I32.
 std::vector<int64_t> tokens_of_expert(const model::TensorView& topk_ids, int64_t expert);
 
+// One choice of a token: which expert, from which slot of topk_ids, and which of the expert's gathered rows is the token's.
+struct Choice {
+  int64_t expert = 0;
+  int64_t slot = 0;
+  int64_t row = 0;
+};
+
+// The choices of every token, in slot order or in ascending expert id. [tokens][k]
+std::vector<std::vector<Choice>> choices_of_tokens(const model::TensorView& topk_ids, bool ascending_id);
+
 }  // namespace reference

@@ -18,6 +18,7 @@ const std::set<OpKind> kQuantising{OpKind::kLinear, OpKind::kMtpConcat};
 const std::set<OpKind> kRotations{OpKind::kRotateQuery, OpKind::kRotateKey};
 const std::set<OpKind> kSoftmax{OpKind::kAttentionProbs, OpKind::kAttentionLse};
 const std::set<OpKind> kProbs{OpKind::kAttentionProbs, OpKind::kAttentionContext, OpKind::kOutputLatent};
+const std::set<OpKind> kValueProduct{OpKind::kAttentionContext, OpKind::kOutputLatent};
 const std::set<OpKind> kRouter{OpKind::kRouterLogits, OpKind::kRouterScores, OpKind::kRouterWeights};
 
 const std::vector<Alternative>& alternatives() {
@@ -34,13 +35,20 @@ const std::vector<Alternative>& alternatives() {
       {"scores-bf16", kSoftmax, [](Rules& r) { r.scores = ScoreRule::kBf16Steps; }},
       {"probs-bf16", kProbs, [](Rules& r) { r.probs = ProbsRule::kBf16BeforeValue; }},
       {"probs-stored-bf16", kProbs, [](Rules& r) { r.probs = ProbsRule::kBf16Stored; }},
+      {"probs-unnormalised", kValueProduct, [](Rules& r) { r.probs = ProbsRule::kUnnormalised; }},
+      {"probs-online-64", kValueProduct, [](Rules& r) { r.probs = ProbsRule::kOnline64; }},
+      {"probs-online-128", kValueProduct, [](Rules& r) { r.probs = ProbsRule::kOnline128; }},
       {"probs-fp32", kProbs, [](Rules& r) { r.probs = ProbsRule::kFp32; }},
       {"router-fp32", kRouter, [](Rules& r) { r.router = RouterRule::kFp32; }},
       {"router-bf16", kRouter, [](Rules& r) { r.router = RouterRule::kBf16; }},
       {"swiglu-fp32", {OpKind::kSwiglu}, [](Rules& r) { r.swiglu = SwigluRule::kFp32; }},
       {"swiglu-bf16", {OpKind::kSwiglu}, [](Rules& r) { r.swiglu = SwigluRule::kBf16Steps; }},
       {"combine-fp32", {OpKind::kCombine}, [](Rules& r) { r.combine = CombineRule::kFp32; }},
+      {"combine-fp32-stored-bf16", {OpKind::kCombine}, [](Rules& r) { r.combine = CombineRule::kFp32StoredBf16; }},
+      {"combine-bf16-by-slot", {OpKind::kCombine}, [](Rules& r) { r.combine = CombineRule::kBf16BySlot; }},
       {"combine-bf16", {OpKind::kCombine}, [](Rules& r) { r.combine = CombineRule::kBf16; }},
+      {"cache-bf16", {OpKind::kCacheLatent}, [](Rules& r) { r.cache = CacheRule::kBf16; }},
+      {"cache-fp8", {OpKind::kCacheLatent}, [](Rules& r) { r.cache = CacheRule::kFp8; }},
       {"head-fp32", {OpKind::kHead}, [](Rules& r) { r.head = HeadRule::kFp32; }},
       {"head-bf16", {OpKind::kHead}, [](Rules& r) { r.head = HeadRule::kBf16; }},
       {"scale-fp32", kQuantising, [](Rules& r) { r.quantize.format = model::ScaleFormat::kFp32; }},
@@ -50,6 +58,7 @@ const std::vector<Alternative>& alternatives() {
       {"scale-divide", kQuantising, [](Rules& r) { r.quantize.scale = ScaleFormula::kDivide; }},
       {"scale-reciprocal", kQuantising, [](Rules& r) { r.quantize.scale = ScaleFormula::kTimesReciprocal; }},
       {"code-divide", kQuantising, [](Rules& r) { r.quantize.code = CodeFormula::kDivide; }},
+      {"code-max-over-amax", kQuantising, [](Rules& r) { r.quantize.code = CodeFormula::kTimesMaxOverAmax; }},
       {"code-reciprocal", kQuantising, [](Rules& r) { r.quantize.code = CodeFormula::kTimesReciprocal; }},
   };
   return list;

@@ -70,8 +70,8 @@ std::vector<ComponentCount> count_components(const DescribedModel& described) {
   std::map<Component, ComponentCount> counts;
   for (const CatalogTensor& tensor : described.bf16_tensors) {
     ComponentCount& count = counts[component_of(tensor, described.num_layers)];
-    count.num_weights += model::num_elements(tensor.shape);
-    count.bf16_bytes += tensor_bytes(tensor);
+    count.all.weights += model::num_elements(tensor.shape);
+    count.all.bf16_bytes += tensor_bytes(tensor);
   }
   for (const CatalogTensor& tensor : described.fp8_tensors) {
     counts[component_of(tensor, described.num_layers)].fp8_bytes += tensor_bytes(tensor);
@@ -85,10 +85,10 @@ std::vector<ComponentCount> count_components(const DescribedModel& described) {
     ComponentCount count = found->second;
     count.component = component;
     if (component == Component::kRoutedExperts) {
-      count.num_active = count.num_weights / described.num_experts * described.experts_per_token;
+      count.active.weights = count.all.weights / described.num_experts * described.experts_per_token;
     } else if (component != Component::kMtp) {
-      count.num_active = count.num_weights;
-      count.num_always = component == Component::kEmbedding && !is_tied(described) ? 0 : count.num_weights;
+      count.active.weights = count.all.weights;
+      count.always.weights = component == Component::kEmbedding && !is_tied(described) ? 0 : count.all.weights;
     }
     result.push_back(count);
   }
@@ -101,56 +101,55 @@ WeightTotals weight_totals(const DescribedModel& described) {
   int64_t num_head = 0;
   for (const ComponentCount& count : count_components(described)) {
     if (count.component == Component::kMtp) {
-      totals.num_mtp = count.num_weights;
+      totals.num_mtp = count.all.weights;
       continue;
     }
-    totals.num_weights += count.num_weights;
-    totals.num_active += count.num_active;
-    totals.num_always += count.num_always;
-    totals.fp8_bytes += count.fp8_bytes;
-    totals.bf16_bytes += count.bf16_bytes;
+    totals.all.weights += count.all.weights;
+    totals.active.weights += count.active.weights;
+    totals.always.weights += count.always.weights;
+    totals.all.fp8_bytes += count.all.fp8_bytes;
+    totals.all.bf16_bytes += count.all.bf16_bytes;
     if (count.component == Component::kRoutedExperts) {
       const int64_t num_experts = described.num_moe_layers * described.num_experts;
-      totals.num_routed = count.num_weights;
-      totals.expert_weights = count.num_weights / num_experts;
-      totals.expert_fp8_bytes = count.fp8_bytes / num_experts;
-      totals.expert_bf16_bytes = count.bf16_bytes / num_experts;
+      totals.routed.weights = count.all.weights;
+      totals.expert.weights = count.all.weights / num_experts;
+      totals.expert.fp8_bytes = count.all.fp8_bytes / num_experts;
+      totals.expert.bf16_bytes = count.all.bf16_bytes / num_experts;
     } else if (count.component == Component::kAttention) {
-      totals.attention_weights_per_layer = count.num_weights / described.num_layers;
+      totals.attention_weights_per_layer = count.all.weights / described.num_layers;
     } else if (count.component == Component::kEmbedding) {
-      num_embedding = count.num_weights;
+      num_embedding = count.all.weights;
     } else if (count.component == Component::kHead) {
-      num_head = count.num_weights;
+      num_head = count.all.weights;
     }
   }
-  totals.num_active_without_embedding = totals.num_active - (is_tied(described) ? 0 : num_embedding);
-  totals.num_active_without_tables = totals.num_active - num_embedding - num_head;
+  totals.num_active_without_embedding = totals.active.weights - (is_tied(described) ? 0 : num_embedding);
+  totals.num_active_without_tables = totals.active.weights - num_embedding - num_head;
   return totals;
 }
 
 StepRead step_read(const DescribedModel& described, const WeightTotals& totals, int64_t num_tokens) {
   const auto num_layers = static_cast<double>(described.num_moe_layers);
-  const double num_active =
-      expected_active_experts(described.num_experts, described.experts_per_token, num_tokens);
+  const double num_active = expected_active_experts(described.num_experts, described.experts_per_token, num_tokens);
   const double num_unused = num_layers * (static_cast<double>(described.num_experts) - num_active);
   const auto read = [&](int64_t all, int64_t expert) {
     return static_cast<double>(all) - num_unused * static_cast<double>(expert);
   };
   return {.num_active_experts = num_active,
-          .num_weights = read(totals.num_weights, totals.expert_weights),
-          .fp8_bytes = read(totals.fp8_bytes, totals.expert_fp8_bytes),
-          .bf16_bytes = read(totals.bf16_bytes, totals.expert_bf16_bytes)};
+          .num_weights = read(totals.all.weights, totals.expert.weights),
+          .fp8_bytes = read(totals.all.fp8_bytes, totals.expert.fp8_bytes),
+          .bf16_bytes = read(totals.all.bf16_bytes, totals.expert.bf16_bytes)};
 }
 
 GpuWeights gpu_weights(const DescribedModel& described, const WeightTotals& totals, int64_t ep) {
   CHECK(ep > 0);
   GpuWeights weights{.ep = ep, .experts_per_gpu = experts_on_fullest(described, ep)};
   const int64_t num_experts = weights.experts_per_gpu * described.num_moe_layers;
-  weights.simple_gb = std::round(static_cast<double>(totals.num_weights - totals.num_routed) / 1e9) +
-                      static_cast<double>(num_experts * totals.expert_weights) / 1e9;
+  weights.simple_gb = std::round(static_cast<double>(totals.all.weights - totals.routed.weights) / 1e9) +
+                      static_cast<double>(num_experts * totals.expert.weights) / 1e9;
   const int64_t num_elsewhere = described.num_experts * described.num_moe_layers - num_experts;
-  weights.fp8_bytes = totals.fp8_bytes - num_elsewhere * totals.expert_fp8_bytes;
-  weights.bf16_bytes = totals.bf16_bytes - num_elsewhere * totals.expert_bf16_bytes;
+  weights.fp8_bytes = totals.all.fp8_bytes - num_elsewhere * totals.expert.fp8_bytes;
+  weights.bf16_bytes = totals.all.bf16_bytes - num_elsewhere * totals.expert.bf16_bytes;
   return weights;
 }
 
@@ -178,7 +177,7 @@ std::vector<ReportedDeployment> reported_deployments(const DescribedModel& descr
       const int64_t degree = component == Component::kAttention ? plan.splits[i].degree : 1;
       deployment.fp8_bytes += elsewhere ? 0 : tensor_bytes(plan.tensors[i]) / degree;
     }
-    deployment.fp8_bytes += deployment.experts_per_gpu * described.num_moe_layers * totals.expert_fp8_bytes;
+    deployment.fp8_bytes += deployment.experts_per_gpu * described.num_moe_layers * totals.expert.fp8_bytes;
   }
   return deployments;
 }

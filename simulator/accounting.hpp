@@ -36,13 +36,20 @@ std::string_view component_name(Component component);
 // Gains inside attention count as attention. num_layers: without MTP layers.
 Component component_of(const model::CatalogTensor& tensor, int64_t num_layers);
 
+// FP8: linear weights as codes with FP32 scales of 128x128 blocks, the rest BF16 (router bias FP32). Scales are bytes, not weights.
+struct Amount {
+  int64_t weights = 0;
+  int64_t fp8_bytes = 0;
+  int64_t bf16_bytes = 0;
+
+  bool operator==(const Amount&) const = default;
+};
+
 struct ComponentCount {
   Component component = Component::kNorms;
-  int64_t num_weights = 0;  // scales are bytes, not weights
-  int64_t num_active = 0;   // what one token uses: k of the routed experts, all of the rest; 0 for MTP, which is optional
-  int64_t num_always = 0;   // read in every step whatever the batch: not the experts, not the table
-  int64_t fp8_bytes = 0;    // linear weights FP8 with FP32 scales of 128x128 blocks, the rest BF16 (router bias FP32)
-  int64_t bf16_bytes = 0;
+  Amount all;
+  Amount active;  // what one token uses: k of the routed experts, all of the rest; none of MTP, which is optional
+  Amount always;  // read in every step whatever the batch: not the experts, not the table
 };
 
 // One entry for each component that the model has, in the order of kComponents.
@@ -50,22 +57,18 @@ std::vector<ComponentCount> count_components(const DescribedModel& described);
 
 // The figures people quote, over the main model (no MTP). With tied embeddings the one table is the head: it always counts.
 struct WeightTotals {
-  int64_t num_weights = 0;
-  int64_t fp8_bytes = 0;
-  int64_t bf16_bytes = 0;
+  Amount all;
+  Amount routed;
+  Amount always;
+  Amount active;  // both tables counted
+  Amount expert;  // one routed expert of one layer
   int64_t num_mtp = 0;
-  int64_t num_routed = 0;
-  int64_t num_always = 0;
-  int64_t num_active = 0;                    // both tables counted
   int64_t num_active_without_embedding = 0;  // the table is looked up: a token reads one row
   int64_t num_active_without_tables = 0;
-  int64_t expert_weights = 0;  // of one routed expert of one layer
-  int64_t expert_fp8_bytes = 0;
-  int64_t expert_bf16_bytes = 0;
   int64_t attention_weights_per_layer = 0;  // matrices and the gains inside attention
 
   [[nodiscard]] double routed_frac() const {
-    return static_cast<double>(num_routed) / static_cast<double>(num_weights);
+    return static_cast<double>(routed.weights) / static_cast<double>(all.weights);
   }
 };
 

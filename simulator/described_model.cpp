@@ -19,7 +19,8 @@ constexpr size_t kMaxConfigDepth = 32;
 std::string read_text(const std::filesystem::path& path) {
   std::error_code error;
   if (!std::filesystem::is_regular_file(path, error)) {
-    model::throw_input_error("model {}: expected {}, or the path of a config.json", path.string(), built_in_model_names());
+    model::throw_input_error(
+        "model {}: expected {}, or the path of a config.json", path.string(), built_in_model_names());
   }
   if (std::filesystem::file_size(path, error) > kMaxConfigBytes) {
     model::throw_input_error("{}: expected a config.json of at most {} bytes", path.string(), kMaxConfigBytes);
@@ -94,21 +95,20 @@ DescribedModel describe(const std::string& name, const model::ModelConfig& confi
   bf16_config.quantization.reset();
   model::ModelConfig fp8_config = config;
   fp8_config.quantization = config.quantization.value_or(model::QuantizationConfig{});
-  DescribedModel described{
-      .name = name,
-      .config = config,
-      .attention = "MLA",
-      .hidden_size = config.hidden_size,
-      .num_layers = config.num_hidden_layers,
-      .num_experts = config.n_routed_experts,
-      .experts_per_token = config.num_experts_per_tok,
-      .num_groups = config.n_group,
-      .kept_groups = config.topk_group,
-      .kv_values_per_token = config.num_hidden_layers * config.latent_dim(),
-      .kv_values_per_token_mha =
-          config.num_hidden_layers * config.num_attention_heads * (config.qk_head_dim() + config.v_head_dim),
-      .bf16_tensors = model::tensor_catalog(bf16_config),
-      .fp8_tensors = model::tensor_catalog(fp8_config)};
+  DescribedModel described{.name = name,
+                           .config = config,
+                           .attention = "MLA",
+                           .hidden_size = config.hidden_size,
+                           .num_layers = config.num_hidden_layers,
+                           .num_experts = config.n_routed_experts,
+                           .experts_per_token = config.num_experts_per_tok,
+                           .num_groups = config.n_group,
+                           .kept_groups = config.topk_group,
+                           .kv_values_per_token = config.num_hidden_layers * config.latent_dim(),
+                           .kv_values_per_token_mha = config.num_hidden_layers * config.num_attention_heads *
+                                                      (config.qk_head_dim() + config.v_head_dim),
+                           .bf16_tensors = model::tensor_catalog(bf16_config),
+                           .fp8_tensors = model::tensor_catalog(fp8_config)};
   for (int64_t layer = 0; layer < config.num_hidden_layers; ++layer) {
     described.num_moe_layers += config.is_moe_layer(layer) ? 1 : 0;
   }
@@ -140,9 +140,9 @@ TokenFlops decode_flops(const DescribedModel& described, int64_t context) {
     return {.weights = gqa_weight_flops(described, *config),
             .attention = gqa_attention_flops(*config, static_cast<double>(context))};
   }
-  return flops_of(*described.mla_config(),
-                  {.sequences = {{.num_cached = context - 1, .num_new = 1}},
-                   .attention_form = model::AttentionForm::kAbsorbed});
+  return flops_of(
+      *described.mla_config(),
+      {.sequences = {{.num_cached = context - 1, .num_new = 1}}, .attention_form = model::AttentionForm::kAbsorbed});
 }
 
 TokenFlops prefill_flops(const DescribedModel& described, int64_t context) {

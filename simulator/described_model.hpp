@@ -27,7 +27,8 @@ struct DescribedModel {
   int64_t kv_values_per_token = 0;      // in the cache, all layers
   int64_t kv_values_per_token_mha = 0;  // what the same heads would take with a key and a value each
   std::vector<model::CatalogTensor> bf16_tensors;
-  std::vector<model::CatalogTensor> fp8_tensors;  // linear weights as 128x128-scaled blocks, the rest as in bf16_tensors
+  std::vector<model::CatalogTensor>
+      fp8_tensors;  // linear weights as 128x128-scaled blocks, the rest as in bf16_tensors
 
   [[nodiscard]] const model::ModelConfig* mla_config() const { return std::get_if<model::ModelConfig>(&config); }
 };

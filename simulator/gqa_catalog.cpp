@@ -49,7 +49,8 @@ class Builder {
   void attention() {
     const int64_t query_dim = config_.num_attention_heads * config_.head_dim;
     const int64_t key_dim = config_.num_key_value_heads * config_.head_dim;
-    const std::pair<const char*, int64_t> projections[]{{"q_proj", query_dim}, {"k_proj", key_dim}, {"v_proj", key_dim}};
+    const std::pair<const char*, int64_t> projections[]{
+        {"q_proj", query_dim}, {"k_proj", key_dim}, {"v_proj", key_dim}};
     for (const auto& [name, out] : projections) {
       linear(fmt::format("self_attn.{}.weight", name), out, config_.hidden_size);
       if (config_.has_qkv_bias) {

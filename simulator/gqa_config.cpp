@@ -87,10 +87,9 @@ void check_total_size(const JsonFields& fields, const GqaConfig& config) {
   const double attention = 4 * hidden * heads * static_cast<double>(config.head_dim);
   const double ffn_width = static_cast<double>(config.intermediate_size) +
                            static_cast<double>(config.num_experts) * static_cast<double>(config.moe_intermediate_size);
-  const double weights =
-      static_cast<double>(config.num_hidden_layers) *
-          (attention + 3 * hidden * ffn_width + hidden * static_cast<double>(config.num_experts)) +
-      2 * static_cast<double>(config.vocab_size) * hidden;
+  const double weights = static_cast<double>(config.num_hidden_layers) *
+                             (attention + 3 * hidden * ffn_width + hidden * static_cast<double>(config.num_experts)) +
+                         2 * static_cast<double>(config.vocab_size) * hidden;
   if (weights > kMaxWeights || config.num_hidden_layers > kMaxExpertInstances) {
     fields.fail(fmt::format("{} layers and up to {:.2g} weights, expected at most {} and {:.2g}",
                             config.num_hidden_layers,

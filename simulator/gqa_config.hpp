@@ -26,8 +26,8 @@ struct GqaConfig {
   int64_t num_experts = 0;  // 0: every layer is dense
   int64_t num_experts_per_tok = 0;
   int64_t moe_intermediate_size = 0;
-  int64_t moe_layer_freq = 1;            // layer l has experts when (l + 1) is a multiple of it ...
-  std::vector<int64_t> dense_layers{};   // ... and l is not one of these
+  int64_t moe_layer_freq = 1;           // layer l has experts when (l + 1) is a multiple of it ...
+  std::vector<int64_t> dense_layers{};  // ... and l is not one of these
   bool tie_word_embeddings = false;
   bool has_qkv_bias = false;
   bool has_qk_norm = false;  // a gain of head_dim for queries and one for keys

@@ -24,7 +24,8 @@ double chance_to_miss(const Router& router, const std::vector<int64_t>& held) {
   const int64_t num_available = group_len * router.kept_groups;
   const auto num_kept = static_cast<size_t>(router.kept_groups);
   // chance[j][x]: that after the groups seen so far j are kept, and the node holds x experts in them.
-  std::vector<std::vector<double>> chance(num_kept + 1, std::vector<double>(static_cast<size_t>(num_available) + 1, 0.0));
+  std::vector<std::vector<double>> chance(num_kept + 1,
+                                          std::vector<double>(static_cast<size_t>(num_available) + 1, 0.0));
   chance[0][0] = 1;
   for (int64_t group = 0; group < router.num_groups; ++group) {
     const auto added = static_cast<size_t>(held[static_cast<size_t>(group)]);
@@ -74,10 +75,13 @@ double expected_active_experts(int64_t num_experts, int64_t experts_per_token, i
   return all * (1 - std::pow(miss, static_cast<double>(num_tokens)));
 }
 
-double expected_nodes(const Router& router, int64_t ep, int64_t gpus_per_node) {
-  double nodes = 0;
+std::vector<Node> expert_nodes(const Router& router, int64_t ep, int64_t gpus_per_node) {
+  std::vector<Node> nodes;
   for (const std::vector<int64_t>& held : experts_by_node(router, ep, gpus_per_node)) {
-    nodes += 1 - chance_to_miss(router, held);
+    const int64_t first_rank = static_cast<int64_t>(nodes.size()) * gpus_per_node;
+    nodes.push_back({.num_ranks = std::min(gpus_per_node, ep - first_rank),
+                     .num_experts = std::accumulate(held.begin(), held.end(), int64_t{0}),
+                     .hit_chance = 1 - chance_to_miss(router, held)});
   }
   return nodes;
 }

@@ -18,9 +18,14 @@ struct Router {
   int64_t kept_groups = 1;
 };
 
-// Expected number of nodes that hold at least one of a token's experts, groups and experts uniformly chosen. Expert e is on EP rank
-// floor(e * ep / num_experts), rank r on node floor(r / gpus_per_node).
-double expected_nodes(const Router& router, int64_t ep, int64_t gpus_per_node);
+// One node of an expert-parallel group. Expert e is on rank floor(e * ep / num_experts), rank r on node floor(r / gpus_per_node).
+struct Node {
+  int64_t num_ranks = 0;
+  int64_t num_experts = 0;
+  double hit_chance = 0;  // that a token chooses at least one of its experts; groups and experts uniformly chosen
+};
+
+std::vector<Node> expert_nodes(const Router& router, int64_t ep, int64_t gpus_per_node);
 
 // No token can reach more nodes than this.
 int64_t most_nodes(const Router& router, int64_t ep, int64_t gpus_per_node);
@@ -29,7 +34,7 @@ int64_t most_nodes(const Router& router, int64_t ep, int64_t gpus_per_node);
 struct CapacityCount {
   int64_t num_copies = 0;  // sum of the load
   int64_t max_load = 0;
-  int64_t capacity = 0;    // slots of an expert
+  int64_t capacity = 0;  // slots of an expert
   int64_t num_padding = 0;
   int64_t num_dropped = 0;
 

@@ -19,16 +19,23 @@ template <typename... Functions>
 Overloaded(Functions...) -> Overloaded<Functions...>;
 
 // 1234567.5 -> 1,234,567.5
-std::string with_separators(std::string digits) {
+std::string with_separators(std::string_view digits) {
   const size_t begin = digits.starts_with('-') ? 1 : 0;
-  size_t end = digits.find_first_not_of("0123456789", begin);
-  for (end = end == std::string::npos ? digits.size() : end; end > begin + 3; end -= 3) {
-    digits.insert(end - 3, ",");
+  const size_t end = std::min(digits.find('.'), digits.size());
+  std::string text;
+  for (size_t i = 0; i < digits.size(); ++i) {
+    if (i > begin && i < end && (end - i) % 3 == 0) {
+      text.push_back(',');
+    }
+    text.push_back(digits[i]);
   }
-  return digits;
+  return text;
 }
 
 std::string cell_text(const Cell& cell, const Column& column) {
+  if (column.blank_zero && (cell == Cell(int64_t{0}) || cell == Cell(0.0))) {
+    return "-";
+  }
   const auto scaled = [&](double value) {
     const int decimals = std::max(column.decimals, 0);
     return with_separators(fmt::format("{:.{}f}", value / column.divisor, decimals));
@@ -69,20 +76,21 @@ std::string record_text(const Table& table) {
   return text;
 }
 
+std::string csv_text(const std::string& text) {
+  if (text.find_first_of(",\"\n") == std::string::npos) {
+    return text;
+  }
+  std::string quoted;
+  for (const char symbol : text) {
+    quoted.append(symbol == '"' ? 2 : 1, symbol);
+  }
+  return fmt::format("\"{}\"", quoted);
+}
+
 std::string csv_field(const Cell& cell) {
   return std::visit(Overloaded{[](std::monostate) { return std::string(); },
-                               [](const std::string& text) {
-                                 if (text.find_first_of(",\"\n") == std::string::npos) {
-                                   return text;
-                                 }
-                                 std::string quoted = "\"";
-                                 for (const char symbol : text) {
-                                   quoted += symbol == '"' ? "\"\"" : std::string(1, symbol);
-                                 }
-                                 return quoted + '"';
-                               },
-                               [](int64_t value) { return std::to_string(value); },
-                               [](double value) { return fmt::format("{}", value); }},
+                               [](const std::string& text) { return csv_text(text); },
+                               [](const auto& number) { return fmt::format("{}", number); }},
                     cell);
 }
 
@@ -109,14 +117,21 @@ std::string table_text(const Table& table) {
     }
   }
   std::string text = table.title + "\n";
+  if (std::ranges::all_of(lines[1], &std::string::empty)) {
+    lines.erase(lines.begin() + 1);
+  }
   for (const std::vector<std::string>& line : lines) {
     std::string shown;
     for (size_t i = 0; i < line.size(); ++i) {
+      if (table.columns[i].is_hidden) {
+        continue;
+      }
       size_t width = 0;
       for (const std::vector<std::string>& other : lines) {
         width = std::max(width, other[i].size());
       }
-      shown += is_text_column(table, i) ? fmt::format("  {:<{}}", line[i], width) : fmt::format("  {:>{}}", line[i], width);
+      shown +=
+          is_text_column(table, i) ? fmt::format("  {:<{}}", line[i], width) : fmt::format("  {:>{}}", line[i], width);
     }
     shown.erase(shown.find_last_not_of(' ') + 1);
     text += shown + "\n";
@@ -125,16 +140,17 @@ std::string table_text(const Table& table) {
 }
 
 std::string table_csv(const Table& table) {
-  std::string text;
-  for (size_t i = 0; i < table.columns.size(); ++i) {
-    text += (i == 0 ? "" : ",") + table.columns[i].key;
+  std::vector<std::string> fields;
+  for (const Column& column : table.columns) {
+    fields.push_back(column.key);
   }
-  text += "\n";
+  std::string text = fmt::format("{}\n", fmt::join(fields, ","));
   for (const std::vector<Cell>& row : table.rows) {
-    for (size_t i = 0; i < row.size(); ++i) {
-      text += (i == 0 ? "" : ",") + csv_field(row[i]);
+    fields.clear();
+    for (const Cell& cell : row) {
+      fields.push_back(csv_field(cell));
     }
-    text += "\n";
+    text += fmt::format("{}\n", fmt::join(fields, ","));
   }
   return text;
 }

@@ -16,15 +16,17 @@ struct Column {
   std::string key;      // for CSV and JSON; ends in its unit
   std::string heading;  // for people
   std::string unit = {};
-  double divisor = 1;   // text shows value / divisor ...
-  int decimals = -1;    // ... with so many digits; -1: integers whole, numbers with 6 significant digits
+  double divisor = 1;       // text shows value / divisor ...
+  int decimals = -1;        // ... with so many digits; -1: integers whole, numbers with 6 significant digits
+  bool is_hidden = false;   // not in the text
+  bool blank_zero = false;  // text shows 0 as a dash
 };
 
 struct Table {
   std::string name;  // CSV block and JSON key
   std::string title;
   std::vector<Column> columns;
-  std::vector<std::vector<Cell>> rows;
+  std::vector<std::vector<Cell>> rows = {};
   bool is_record = false;  // one row: text lists its fields one a line, JSON is an object
 
   // Checks the number of cells.

@@ -9,6 +9,7 @@
 
 #include "model/checkpoint.hpp"
 #include "reference/numerics/environment.hpp"
+#include "tools/synthetic/argument.hpp"
 #include "version.hpp"
 
 namespace tools {
@@ -41,6 +42,11 @@ void describe(CLI::App& app, const std::string& examples) {
 }
 
 OpenedCheckpoint open_checkpoint(const std::string& argument) {
+  if (synthetic::is_synthetic(argument)) {
+    auto generated = synthetic::open_synthetic(argument);
+    std::string hash = generated->hash();
+    return {std::move(generated), std::move(hash)};
+  }
   auto checkpoint = std::make_unique<model::Checkpoint>(argument);
   std::string hash = checkpoint->header_hash();
   return {std::move(checkpoint), std::move(hash)};

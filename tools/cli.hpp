@@ -20,10 +20,10 @@ int run_main(CLI::App& app, int argc, char** argv, const std::function<int()>& j
 // Adds --version, and "--help" with the examples under the options.
 void describe(CLI::App& app, const std::string& examples);
 
-// Opens what --checkpoint names. Throws InputError.
+// Opens what --checkpoint names: a directory, or synthetic:NAME[?seed=N]. Throws InputError.
 struct OpenedCheckpoint {
   std::unique_ptr<model::WeightSource> weights;
-  std::string hash;  // of config and shard headers
+  std::string hash;  // of config and shard headers; of a generated one, its identity
 };
 OpenedCheckpoint open_checkpoint(const std::string& argument);
 

@@ -1,19 +1,21 @@
-// Planted faults: a named change of one op, made from outside. The reference itself holds no fault code.
+// Planted faults: a named change of one op, made from outside. The reference itself holds no fault code. docs/faults.md.
 #pragma once
 
 #include <functional>
 #include <string>
 #include <vector>
 
+#include "golden/cases.hpp"
 #include "reference/transformer.hpp"
 
 namespace tools {
 
 struct Fault {
-  std::string id;           // bb-03: row of docs/bug-bank.md; k-..: a kernel's typical fault
+  std::string id;  // bb-..: reported in public; h-..: a misreading of docs/model.md; k-..: a kernel's typical fault
   std::string description;
-  std::string starts_at;    // glob on the id of the first op that goes wrong
-  std::string fixture;      // checkpoint that shows it
+  std::string starts_at;            // glob on the id of the op that goes wrong
+  std::string fixture;              // checkpoint that shows it, as --checkpoint takes it
+  std::vector<golden::Case> cases;  // that show it
   // Runs one op with the fault in it.
   std::function<model::TensorView(const reference::OpCall&)> run;
 };

@@ -72,7 +72,7 @@ class CaseRunner {
       : weights_(weights),
         job_(job),
         golden_(golden),
-        transformer_(weights, rules_of(job.mode), job.num_threads, run_op_of(job)),
+        transformer_(weights, job.rules ? *job.rules : rules_of(job.mode), job.num_threads, run_op_of(job)),
         draft_missing_(std::ranges::all_of(job.cases, [](const golden::Case& c) { return c.mtp_ids.empty(); })) {}
 
   // Returns the greedy next token (of the last sequence).
@@ -106,7 +106,10 @@ class CaseRunner {
 
  private:
   static reference::Transformer::RunOp run_op_of(const RecordJob& job) {
-    return job.fault.empty() ? reference::Transformer::RunOp(reference::run_op) : find_fault(job.fault).run;
+    if (!job.fault.empty()) {
+      return find_fault(job.fault).run;
+    }
+    return job.run ? job.run : reference::Transformer::RunOp(reference::run_op);
   }
 
   reference::StepInput step_input(const golden::Case& step) const {

@@ -36,6 +36,8 @@ struct RecordJob {
   std::vector<int64_t> layers = {};
   std::vector<std::string> ops = {};
   std::string fault = {};
+  reference::Transformer::RunOp run = {};  // in place of the reference's ops, when no fault is named
+  std::optional<reference::Rules> rules = {};  // in place of those of `mode`: a variant that no flag names
   int num_threads = 1;
   std::function<void(const std::string& case_name)> on_case = {};
 };

@@ -12,6 +12,7 @@
 #include "golden/store.hpp"
 #include "tools/cli.hpp"
 #include "tools/record.hpp"
+#include "tools/synthetic/argument.hpp"
 #include "tools/recompute.hpp"
 
 namespace tools {
@@ -118,7 +119,7 @@ int run_verify(const VerifyFlags& flags) {
   const auto golden = golden::read_golden(flags.golden);
   const auto& manifest = golden.manifest;
   const std::string directory = flags.checkpoint.empty() ? manifest.checkpoint : flags.checkpoint;
-  if (flags.checkpoint.empty() && !std::filesystem::exists(directory)) {
+  if (flags.checkpoint.empty() && !synthetic::is_synthetic(directory) && !std::filesystem::exists(directory)) {
     model::throw_input_error("--checkpoint is needed: {}, which the golden file names, is not here", directory);
   }
   const auto checkpoint = open_checkpoint(directory);
@@ -173,7 +174,7 @@ int main(int argc, char** argv) {
                   "Exit codes: 0 pass, 1 fail, 2 undecided, or bad usage or input.");
   tools::VerifyFlags flags;
   app.add_option("--golden", flags.golden, "golden file that dsv3-golden recorded")->required();
-  app.add_option("--checkpoint", flags.checkpoint, "checkpoint directory (default: the one the golden file names)");
+  app.add_option("--checkpoint", flags.checkpoint, "directory or synthetic:NAME[?seed=N] (default: the one the golden file names)");
   app.add_option("--against", flags.against, "dump to judge")->required();
   app.add_option("--format", flags.format, "names in the dump: " + fmt::format("{}", fmt::join(golden::known_formats(), ", ")))
       ->capture_default_str();

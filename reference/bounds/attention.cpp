@@ -8,6 +8,7 @@
 #include "reference/parallel.hpp"
 #include "reference/rope.hpp"
 #include "reference/tokens.hpp"
+#include "reference/value_weights.hpp"
 #include "reference/weight_matrix.hpp"
 
 namespace reference {
@@ -113,12 +114,25 @@ SoftmaxRow softmax_with_error(const SumModel& model, const std::vector<ValueWith
   return row;
 }
 
-// Probabilities as the value product sees them.
-model::Estimate probs_for_value(const EstimateCall& call) {
+// Probabilities as the value product sees them: divided by their factor, rounded, multiplied again (value_weights.hpp). Where the
+// factor is not 1 the two operations err by 2 u and stand for an exp whose argument a kernel rounds once: 2 functions more.
+model::Estimate probs_for_value(const EstimateCall& call, const std::vector<TokenPlace>& places) {
   model::Estimate probs = call.inputs[0];
-  if (call.rules.probs != ProbsRule::kFp32 && !call.rules.exact()) {
-    probs.dtype = model::DType::kBF16;
-    return rounded(probs);
+  if (!rounds_weights(call.rules.probs) || call.rules.exact()) {
+    return probs;
+  }
+  const double unit = sum_model(call.rules, call.num_sigmas).unit;
+  const int64_t heads = call.config().num_attention_heads;
+  const int64_t max_keys = probs.shape.back();
+  for (int64_t row = 0; row < static_cast<int64_t>(places.size()) * heads; ++row) {
+    const auto p = row_of(call.inputs[0], row / heads, row % heads * max_keys, places[static_cast<size_t>(row / heads)].num_visible());
+    const auto factors = value_factors(call.rules.probs, p.value);
+    for (size_t key = 0; key < factors.size(); ++key) {
+      const double weight = p.value[key] / factors[key];
+      const double function = factors[key] == 1.0 ? 0 : 2 * (kFunctionUnits + 1) * unit * weight;
+      const auto stored = rounded_value(model::DType::kBF16, {weight, p.error[key] / factors[key] + function});
+      set(probs, row * max_keys + static_cast<int64_t>(key), {stored.value * factors[key], stored.error * factors[key]});
+    }
   }
   return probs;
 }
@@ -175,8 +189,8 @@ model::Estimate estimate_context(const EstimateCall& call) {
     });
     return result;
   }
-  const auto probs = probs_for_value(call);
   const auto places = token_places(call.workload);
+  const auto probs = probs_for_value(call, places);
   const int64_t max_keys = probs.shape.back();
   parallel_for(tokens * heads, call.num_threads, [&](int64_t row) {
     const auto& place = places[static_cast<size_t>(row / heads)];
@@ -230,7 +244,7 @@ model::Estimate estimate_output_latent(const EstimateCall& call) {
   const auto places = token_places(call.workload);
   const auto tokens = static_cast<int64_t>(places.size());
   const int64_t heads = c.num_attention_heads;
-  const auto probs = probs_for_value(call);
+  const auto probs = probs_for_value(call, places);
   const int64_t max_keys = probs.shape.back();
   auto result = empty_estimate({tokens, heads, c.kv_lora_rank}, stored_as(call.rules, model::DType::kBF16));
   parallel_for(tokens * heads, call.num_threads, [&](int64_t row) {

@@ -30,6 +30,7 @@ struct TermSums {
   double sum = 0;
   double squares = 0;
   double magnitudes = 0;
+  double largest_prefix = 0;  // largest |sum of the first j terms|
   double input_error = 0;  // what errors of the terms themselves amount to
 
   void add(double term, double term_error = 0);
@@ -37,9 +38,10 @@ struct TermSums {
 
 // Rounding error of adding up the terms in any data-independent order.
 // Derivation: each of the n additions rounds a partial sum s_j with an error uniform in +-unit * |s_j|. For an order chosen
-// without looking at the data, E[s_j^2] <= sum^2 + squares, so the variance of the total is at most
-// n * unit^2 * (sum^2 + squares) / 3 and the error exceeds num_sigmas of it with probability 2 exp(-num_sigmas^2 / 2) (uniform
-// variables are strictly sub-Gaussian). The products themselves add unit^2 * squares / 3. Never more than the deterministic
+// without looking at the data, E[s_j^2] <= sum^2 + squares if the terms come in no particular order; where they do (neighbouring keys
+// alike, say), a chain in their own order has s_j^2 <= largest_prefix^2. So the variance of the total is at most
+// n * unit^2 * (sum^2 + max(squares, largest_prefix^2)) / 3 and the error exceeds num_sigmas of it with probability
+// 2 exp(-num_sigmas^2 / 2) (uniform variables are strictly sub-Gaussian). The products themselves add unit^2 * squares / 3. Never more than the deterministic
 // gamma(n) * magnitudes.
 double order_error(const SumModel& model, const TermSums& terms);
 

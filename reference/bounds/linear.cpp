@@ -63,18 +63,18 @@ QuantizedEstimate quantize(const QuantizeRule& rule, const EstimateRow& x) {
       amax_low = std::max(amax_low, magnitude - x.error[i]);
       amax_high = std::max(amax_high, magnitude + x.error[i]);
     }
-    const auto scale_of = [&](double value) { return activation_scale(rule, static_cast<float>(value)); };
-    const float scale = scale_of(amax);
-    const float scale_low = scale_of(amax_low);
-    const float scale_high = scale_of(amax_high);
-    result.scale.push_back(scale);
+    const auto scale_of = [&](double value) { return block_scale(rule, static_cast<float>(value)); };
+    const BlockScale found = scale_of(amax);
+    const BlockScale low = scale_of(amax_low);
+    const BlockScale high = scale_of(amax_high);
+    result.scale.push_back(found.scale);
     for (size_t i = begin; i < end; ++i) {
-      const double code = activation_code(rule, static_cast<float>(x.value[i]), scale);
+      const double code = activation_code(rule, static_cast<float>(x.value[i]), found);
       double error = 0;
-      if (x.error[i] > 0 || scale_low != scale_high) {
-        for (const float s : {scale_low, scale, scale_high}) {
+      if (x.error[i] > 0 || low.scale != high.scale) {
+        for (const BlockScale& s : {low, found, high}) {
           for (const double shifted : {x.value[i] - x.error[i], x.value[i] + x.error[i]}) {
-            const double other = static_cast<double>(activation_code(rule, static_cast<float>(shifted), s)) * s / scale;
+            const double other = static_cast<double>(activation_code(rule, static_cast<float>(shifted), s)) * s.scale / found.scale;
             error = std::max(error, std::abs(other - code));
           }
         }

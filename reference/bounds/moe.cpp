@@ -1,5 +1,4 @@
 // SwiGLU and the weighted sum of experts.
-#include <algorithm>
 #include <cmath>
 
 #include "reference/bounds/bounds.hpp"
@@ -31,53 +30,46 @@ model::Estimate estimate_swiglu(const EstimateCall& call) {
   return result;
 }
 
-// A sum of k products for each token. The BF16 form rounds product and running sum at each step, in ascending expert id.
+// A sum of k products for each token. The BF16 forms round product and running sum at each step, in their order.
 model::Estimate estimate_combine(const EstimateCall& call) {
   const SumModel model = sum_model(call.rules, call.num_sigmas);
   const auto& ids = call.inputs[0];
   const auto& weights = call.inputs[1];
-  const int64_t tokens = ids.shape.front();
   const int64_t k = row_len(ids);
   const int64_t hidden = call.config().hidden_size;
-  const bool bf16_steps = call.rules.combine == CombineRule::kBf16 && !call.rules.exact();
-  const auto id_tensor = model::make_tensor(
-      model::DType::kI32, ids.shape, std::vector<int32_t>(ids.value.begin(), ids.value.end()));
-  std::vector<TermSums> sums(static_cast<size_t>(tokens * hidden));
-  for (size_t e = 0; e < call.expert_outputs.size(); ++e) {
-    const auto& output = call.expert_outputs[e];
-    if (output.value.empty()) {
-      continue;
-    }
-    const auto chosen_by = tokens_of_expert(id_tensor, static_cast<int64_t>(e));
-    for (size_t row = 0; row < chosen_by.size(); ++row) {
-      const int64_t t = chosen_by[row];
-      const auto slots = ids.value.begin() + t * k;
-      const auto slot = t * k + (std::find(slots, slots + k, static_cast<double>(e)) - slots);
-      const double w = weights.value[static_cast<size_t>(slot)];
-      const double w_error = weights.error[static_cast<size_t>(slot)];
-      const auto y = row_of(output, static_cast<int64_t>(row), 0, hidden);
-      for (int64_t i = 0; i < hidden; ++i) {
-        const auto element = static_cast<size_t>(i);
-        const double product = y.value[element] * w;
-        const double error = y.error[element] * (std::abs(w) + w_error) + std::abs(y.value[element]) * w_error;
-        TermSums& sum = sums[static_cast<size_t>(t * hidden + i)];
+  const CombineRule rule = call.rules.combine;
+  const bool bf16_steps = (rule == CombineRule::kBf16 || rule == CombineRule::kBf16BySlot) && !call.rules.exact();
+  const auto choices = choices_of_tokens(
+      model::make_tensor(model::DType::kI32, ids.shape, std::vector<int32_t>(ids.value.begin(), ids.value.end())),
+      rule != CombineRule::kBf16BySlot);
+  const auto dtype = rule == CombineRule::kFp32 ? model::DType::kF32 : model::DType::kBF16;
+  auto result = empty_estimate({ids.shape.front(), hidden}, stored_as(call.rules, dtype));
+  for (size_t t = 0; t < choices.size(); ++t) {
+    std::vector<TermSums> sums(static_cast<size_t>(hidden));
+    for (const Choice& choice : choices[t]) {
+      const auto w = row_of(weights, static_cast<int64_t>(t), choice.slot, 1);
+      const auto y = row_of(call.expert_outputs[static_cast<size_t>(choice.expert)], choice.row, 0, hidden);
+      for (size_t i = 0; i < sums.size(); ++i) {
+        const double product = y.value[i] * w.value[0];
+        const double error =
+            y.error[i] * (std::abs(w.value[0]) + w.error[0]) + std::abs(y.value[i]) * w.error[0];
         if (!bf16_steps) {
-          sum.add(product, error);
+          sums[i].add(product, error);
           continue;
         }
         const auto term = rounded_value(model::DType::kBF16, {product, error + std::abs(product) * model.unit});
-        const double value = sum.sum + term.value;
-        const auto stored =
-            rounded_value(model::DType::kBF16, {value, sum.input_error + term.error + std::abs(value) * model.unit});
-        sum.sum = stored.value;
-        sum.input_error = stored.error;
+        const double value = sums[i].sum + term.value;
+        const double value_error = sums[i].input_error + term.error + std::abs(value) * model.unit;
+        const auto stored = rounded_value(model::DType::kBF16, {value, value_error});
+        sums[i].sum = stored.value;
+        sums[i].input_error = stored.error;
       }
     }
-  }
-  auto result =
-      empty_estimate({tokens, hidden}, stored_as(call.rules, bf16_steps ? model::DType::kBF16 : model::DType::kF32));
-  for (size_t i = 0; i < sums.size(); ++i) {
-    set(result, static_cast<int64_t>(i), {sums[i].sum, (bf16_steps ? 0 : order_error(model, sums[i])) + sums[i].input_error});
+    CHECK_EQ(static_cast<int64_t>(choices[t].size()), k);
+    for (size_t i = 0; i < sums.size(); ++i) {
+      const double order = bf16_steps ? 0 : order_error(model, sums[i]);
+      set(result, static_cast<int64_t>(t) * hidden + static_cast<int64_t>(i), {sums[i].sum, order + sums[i].input_error});
+    }
   }
   return result;
 }

@@ -7,13 +7,16 @@
 namespace reference {
 namespace {
 
-// left + right; `unit` is the roundoff of an addition whose result is rounded once more afterwards.
+// left + right; `unit` is the roundoff of an addition whose result is rounded once more afterwards. The FP32 sum of two given
+// numbers has no error where it is exact.
 model::Estimate sum_of(const model::Estimate& left, const model::Estimate& right, double unit, model::DType dtype) {
   CHECK_EQ(left.value.size(), right.value.size());
   auto result = empty_estimate(left.shape, dtype);
   for (size_t i = 0; i < left.value.size(); ++i) {
     const double value = left.value[i] + right.value[i];
-    set(result, static_cast<int64_t>(i), {value, left.error[i] + right.error[i] + std::abs(value) * unit});
+    const double input_error = left.error[i] + right.error[i];
+    const bool exact = input_error == 0 && static_cast<double>(static_cast<float>(value)) == value;
+    set(result, static_cast<int64_t>(i), {value, input_error + (exact ? 0 : std::abs(value) * unit)});
   }
   return result;
 }

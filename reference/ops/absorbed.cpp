@@ -5,6 +5,7 @@
 
 #include "reference/matmul.hpp"
 #include "reference/tokens.hpp"
+#include "reference/value_weights.hpp"
 #include "reference/values.hpp"
 #include "reference/weight_matrix.hpp"
 
@@ -72,9 +73,7 @@ model::TensorView output_latent(const OpCall& call) {
     auto probs = load<T>(call.inputs[0]);
     const auto cache = load<T>(call.inputs[1]);
     if constexpr (std::is_same_v<T, float>) {
-      if (call.rules.probs != ProbsRule::kFp32) {
-        std::transform(probs.begin(), probs.end(), probs.begin(), round_to_bf16);
-      }
+      round_weights(call.rules.probs, places, heads, max_keys, probs);
     }
     std::vector<T> y(places.size() * static_cast<size_t>(heads * c.kv_lora_rank));
     parallel_for(c.kv_lora_rank, call.num_threads, [&](int64_t j) {

@@ -8,6 +8,7 @@
 #include "reference/ops/absorbed.hpp"
 #include "reference/rope.hpp"
 #include "reference/tokens.hpp"
+#include "reference/value_weights.hpp"
 #include "reference/values.hpp"
 
 namespace reference {
@@ -131,15 +132,13 @@ std::vector<T> expanded_context(const OpCall& call) {
   const auto& c = call.config();
   auto probs = load<T>(call.inputs[0]);
   const auto kv_b = load<T>(call.inputs[1]);
-  if constexpr (std::is_same_v<T, float>) {
-    if (call.rules.probs != ProbsRule::kFp32) {
-      std::transform(probs.begin(), probs.end(), probs.begin(), round_to_bf16);
-    }
-  }
   const auto places = token_places(call.workload);
   const int64_t heads = c.num_attention_heads;
   const int64_t num_keys = call.inputs[1].num_rows();
   const int64_t max_keys = call.inputs[0].shape.back();
+  if constexpr (std::is_same_v<T, float>) {
+    round_weights(call.rules.probs, places, heads, max_keys, probs);
+  }
   const int64_t kv_row = call.inputs[1].row_len();
   std::vector<T> context(places.size() * static_cast<size_t>(heads * c.v_head_dim));
   parallel_for(heads, call.num_threads, [&](int64_t head) {

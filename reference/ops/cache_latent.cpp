@@ -1,9 +1,30 @@
 #include "reference/ops/cache_latent.hpp"
 
+#include "reference/quantize.hpp"
+#include "reference/values.hpp"
+
 namespace reference {
 
-model::TensorView cache_latent(const OpCall& call) {
+namespace {
+
+// c as the cache holds it. [tokens, kv_lora]
+model::TensorView cached_form(const OpCall& call) {
   const model::TensorView& latent = call.inputs[0];
+  if (call.rules.cache == CacheRule::kBf16 || call.rules.exact()) {
+    return latent;
+  }
+  auto values = load<float>(latent);
+  const auto row_len = static_cast<size_t>(latent.row_len());
+  for (size_t begin = 0; begin < values.size(); begin += row_len) {
+    round_trip_fp8_cache(std::span(values).subspan(begin, row_len));
+  }
+  return store<float>(latent.shape, std::move(values), model::DType::kBF16);
+}
+
+}  // namespace
+
+model::TensorView cache_latent(const OpCall& call) {
+  const model::TensorView latent = cached_form(call);
   const model::TensorView& k_rope = call.inputs[1];
   const model::TensorView& before = call.inputs[2];
   CHECK(latent.dtype == k_rope.dtype);

@@ -40,34 +40,34 @@ model::TensorView swiglu(const OpCall& call) {
 
 model::TensorView combine(const OpCall& call) {
   const model::TensorView& topk_ids = call.inputs[0];
-  const model::TensorView& topk_weights = call.inputs[1];
   const int64_t tokens = topk_ids.num_rows();
   const int64_t k = topk_ids.row_len();
-  const int64_t hidden = call.config().hidden_size;
-  const bool bf16_steps = call.rules.combine == CombineRule::kBf16;
+  const auto hidden = static_cast<size_t>(call.config().hidden_size);
+  const CombineRule rule = call.rules.combine;
+  const bool bf16_steps = rule == CombineRule::kBf16 || rule == CombineRule::kBf16BySlot;
+  const auto choices = choices_of_tokens(topk_ids, rule != CombineRule::kBf16BySlot);
   return with_arithmetic(call.rules.exact(), [&]<typename T>() {
-    const auto weights = load<T>(topk_weights);
-    const auto ids = topk_ids.codes<int32_t>();
-    std::vector<T> sum(static_cast<size_t>(tokens * hidden));
-    for (size_t e = 0; e < call.expert_outputs.size(); ++e) {
-      if (call.expert_outputs[e].bytes.empty()) {
-        continue;
-      }
-      const auto output = load<T>(call.expert_outputs[e]);
-      const auto chosen_by = tokens_of_expert(topk_ids, static_cast<int64_t>(e));
-      CHECK_EQ(output.size(), chosen_by.size() * static_cast<size_t>(hidden));
-      for (size_t row = 0; row < chosen_by.size(); ++row) {
-        const auto slots = ids.begin() + chosen_by[row] * k;
-        const auto slot = std::find(slots, slots + k, static_cast<int32_t>(e)) - slots;
-        const T weight = weights[static_cast<size_t>(chosen_by[row] * k + slot)];
-        T* y = sum.data() + chosen_by[row] * hidden;
-        for (size_t i = 0; i < static_cast<size_t>(hidden); ++i) {
-          const T product = output[row * static_cast<size_t>(hidden) + i] * weight;
+    const auto weights = load<T>(call.inputs[1]);
+    std::vector<std::vector<T>> outputs;
+    for (const auto& output : call.expert_outputs) {
+      outputs.push_back(output.bytes.empty() ? std::vector<T>() : load<T>(output));
+    }
+    std::vector<T> sum(static_cast<size_t>(tokens) * hidden);
+    for (size_t t = 0; t < choices.size(); ++t) {
+      T* y = sum.data() + t * hidden;
+      for (const Choice& choice : choices[t]) {
+        const T weight = weights[t * static_cast<size_t>(k) + static_cast<size_t>(choice.slot)];
+        const auto& output = outputs.at(static_cast<size_t>(choice.expert));
+        CHECK(output.size() >= static_cast<size_t>(choice.row + 1) * hidden);
+        const T* x = output.data() + static_cast<size_t>(choice.row) * hidden;
+        for (size_t i = 0; i < hidden; ++i) {
+          const T product = x[i] * weight;
           y[i] = bf16_steps ? bf16_step(y[i] + bf16_step(product)) : y[i] + product;
         }
       }
     }
-    return store<T>({tokens, hidden}, std::move(sum), bf16_steps ? model::DType::kBF16 : model::DType::kF32);
+    const auto dtype = rule == CombineRule::kFp32 ? model::DType::kF32 : model::DType::kBF16;
+    return store<T>({tokens, call.config().hidden_size}, std::move(sum), dtype);
   });
 }
 

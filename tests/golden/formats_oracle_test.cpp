@@ -97,6 +97,10 @@ Names full_names(const Loaded& loaded, const Case& which, const std::string& var
       }
     }
     const bool caches_latent = hf || !variant.ends_with("naive");
+    if (!caches_latent && (which.name == "p7" || which.name == "d7")) {
+      names.insert("cache." + std::to_string(layer) + ".keys");
+      names.insert("cache." + std::to_string(layer) + ".values");
+    }
     if (caches_latent && (which.name == "p7" || which.name == "d7")) {
       names.insert("cache." + std::to_string(layer) + ".latent");
     }

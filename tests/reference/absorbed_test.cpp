@@ -20,7 +20,8 @@ HandMadeOp absorbed_op(model::OpKind kind, int64_t num_heads, std::vector<model:
   return op;
 }
 
-// Head 0: 5 * (1, 2) + 6 * (3, 4) = (23, 34). Head 1: 1 * (7, 8) + 2 * (9, 10) = (25, 28). Rows of W_UV and rotated columns are NaN.
+// Head 0: 5 * (1, 2) + 6 * (3, 4) = (23, 34). Head 1: 1 * (7, 8) + 2 * (9, 10) = (25, 28). Rows of W_UV and rotated
+// columns are NaN.
 TEST(QueryLatent, EveryHead_GoesThroughItsRowsOfWuk) {
   auto op = absorbed_op(model::OpKind::kQueryLatent, 2, {{0, 1}});
   op.set_weight(bf16({6, 2}, {1, 2, 3, 4, kNaN, kNaN, 7, 8, 9, 10, kNaN, kNaN}));
@@ -29,7 +30,8 @@ TEST(QueryLatent, EveryHead_GoesThroughItsRowsOfWuk) {
   EXPECT_EQ(numbers(latent), (Numbers{23, 34, 25, 28}));
 }
 
-// Codes 1.125 and 1 times 129/128 are 145.125/128, in BF16 145/128, and 129/128: difference 16/128. Exact: 0.125 * 129/128.
+// Codes 1.125 and 1 times 129/128 are 145.125/128, in BF16 145/128, and 129/128: difference 16/128. Exact: 0.125 *
+// 129/128.
 TEST(QueryLatent, Fp8Weights_AreDequantisedToBf16_WhateverTheGemm) {
   auto op = absorbed_op(model::OpKind::kQueryLatent, 1, {{0, 1}});
   op.rules.gemm = Gemm::kFp8;
@@ -58,7 +60,8 @@ TEST(OutputLatent, Probabilities_AreRoundedByTheRule) {
 // The second sequence has rows 2 and 3; its future, and all of the first sequence, are NaN.
 TEST(OutputLatent, RaggedSequences_ReadTheirOwnRows) {
   const auto op = absorbed_op(model::OpKind::kOutputLatent, 1, {{2, 0}, {0, 2}});
-  const auto latent = op.run({f32({2, 1, 2}, {1, 0, 0, 1}), bf16({4, 3}, {kNaN, kNaN, 0, kNaN, kNaN, 0, 1, 2, 0, kNaN, 4, 0})});
+  const auto latent =
+      op.run({f32({2, 1, 2}, {1, 0, 0, 1}), bf16({4, 3}, {kNaN, kNaN, 0, kNaN, kNaN, 0, 1, 2, 0, kNaN, 4, 0})});
   EXPECT_EQ(numbers(latent)[0], 1);
   EXPECT_EQ(numbers(latent)[1], 2);
 }

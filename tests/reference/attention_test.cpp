@@ -10,7 +10,8 @@ namespace {
 
 const float kLn3 = 1.0986122886681098f;
 
-// One head: nope 2, rope 2, so that the scale is 1/2; v 1, kv_lora 1. A row of kv_b is [k k v], a row of the cache [c r r].
+// One head: nope 2, rope 2, so that the scale is 1/2; v 1, kv_lora 1. A row of kv_b is [k k v], a row of the cache [c r
+// r].
 HandMadeOp attention_op(model::OpKind kind, std::vector<model::SequenceStep> sequences) {
   HandMadeOp op;
   op.op.kind = kind;
@@ -56,7 +57,8 @@ model::TensorView cache(const std::vector<float>& rope) {
   return f32({static_cast<int64_t>(rope.size()), 3}, rows);
 }
 
-// Token 1: score of key 0 is 0; of key 1 (ln 3 * 1 + ln 3 * 1) / 2 = ln 3. Softmax 1/4, 3/4. Token 0 sees key 0 alone: 1, 0.
+// Token 1: score of key 0 is 0; of key 1 (ln 3 * 1 + ln 3 * 1) / 2 = ln 3. Softmax 1/4, 3/4. Token 0 sees key 0 alone:
+// 1, 0.
 TEST(AttentionProbs, TwoTokens_MatchHandComputation) {
   const auto op = attention_op(model::OpKind::kAttentionProbs, {{0, 2}});
   const auto probs = op.run({query({1, kLn3}), query_rope({1, kLn3}), keys({0, 1}, {kNaN, kNaN}), cache({0, 1})});
@@ -89,13 +91,15 @@ TEST(AttentionProbs, LargeScores_DoNotOverflow) {
 // Two cached positions, two new tokens: token 0 is at position 2 and sees keys 0..2; key 3, its future, is NaN.
 TEST(AttentionProbs, WithACache_TokensSeeKeysUpToTheirPosition) {
   const auto op = attention_op(model::OpKind::kAttentionProbs, {{2, 2}});
-  const auto p = numbers(op.run({query({1, 1}), query_rope({0, 0}), keys({0, 0, 0, kNaN}, {0, 0, 0, 0}), cache({0, 0, 0, kNaN})}));
+  const auto p =
+      numbers(op.run({query({1, 1}), query_rope({0, 0}), keys({0, 0, 0, kNaN}, {0, 0, 0, 0}), cache({0, 0, 0, kNaN})}));
   const double third = 1.0f / 3;
   EXPECT_EQ(Numbers(p.begin(), p.begin() + 4), (Numbers{third, third, third, 0}));
   EXPECT_TRUE(std::isnan(p[4]));
 }
 
-// Rows of the cache: 0, 1 of the first sequence, 2, 3 of the second. NaN in one leaves the other alone, whichever it is.
+// Rows of the cache: 0, 1 of the first sequence, 2, 3 of the second. NaN in one leaves the other alone, whichever it
+// is.
 TEST(AttentionProbs, RaggedSequences_NeverSeeOneAnother) {
   const auto op = attention_op(model::OpKind::kAttentionProbs, {{0, 2}, {1, 1}});
   const auto q = query({0, 0, 0});
@@ -133,11 +137,12 @@ TEST(AttentionContext, Probabilities_AreRoundedByTheRule) {
 TEST(AttentionContext, EveryHead_TakesItsOwnValues) {
   auto op = attention_op(model::OpKind::kAttentionContext, {{0, 1}});
   op.config().num_attention_heads = 2;
-  EXPECT_EQ(numbers(op.run({f32({1, 2, 1}, {1, 0.5f}), f32({1, 6}, {kNaN, kNaN, 5, kNaN, kNaN, 7})})), (Numbers{5, 3.5}));
+  EXPECT_EQ(numbers(op.run({f32({1, 2, 1}, {1, 0.5f}), f32({1, 6}, {kNaN, kNaN, 5, kNaN, kNaN, 7})})),
+            (Numbers{5, 3.5}));
 }
 
-// Absorbed: q_latent . c + q_rope . r = 2 * 3 + 4 * 5 = 26, times 1/2 is the score of key 1; key 0 has 2 * 1 + 4 * 2 = 10, half 5.
-// p1 / p0 = exp(8).
+// Absorbed: q_latent . c + q_rope . r = 2 * 3 + 4 * 5 = 26, times 1/2 is the score of key 1; key 0 has 2 * 1 + 4 * 2 =
+// 10, half 5. p1 / p0 = exp(8).
 TEST(AttentionProbs, AbsorbedForm_ReadsTheCacheAlone) {
   auto op = attention_op(model::OpKind::kAttentionProbs, {{1, 1}});
   op.rules = exact_rules();
@@ -150,7 +155,9 @@ TEST(AttentionProbs, ExactMode_IsFp64) {
   auto op = attention_op(model::OpKind::kAttentionProbs, {{1, 1}});
   op.rules = exact_rules();
   const double ln3 = 1.0986122886681098;
-  const auto probs = op.run({f64({1, 4}, {ln3, 0, 0, 0}), f64({1, 1, 2}, {ln3, 0}), f64({2, 3}, {0, 0, 0, 1, 0, 0}),
+  const auto probs = op.run({f64({1, 4}, {ln3, 0, 0, 0}),
+                             f64({1, 1, 2}, {ln3, 0}),
+                             f64({2, 3}, {0, 0, 0, 1, 0, 0}),
                              f64({2, 3}, {0, 0, 0, 0, 1, 0})});
   EXPECT_NEAR(numbers(probs)[0], 0.25, 1e-15);
   EXPECT_NEAR(numbers(probs)[1], 0.75, 1e-15);

@@ -1,5 +1,5 @@
-// What a forward pass computed, cut into pieces that belong to one token (or one cached position) of one sequence, so that runs
-// which batch, chunk or cache differently can be compared bit by bit.
+// What a forward pass computed, cut into pieces that belong to one token (or one cached position) of one sequence, so
+// that runs which batch, chunk or cache differently can be compared bit by bit.
 #pragma once
 
 #include <algorithm>
@@ -8,14 +8,16 @@
 #include <string>
 #include <vector>
 
+#include "model/checkpoint.hpp"
 #include "model/probe.hpp"
 #include "reference/tokens.hpp"
 #include "reference/transformer.hpp"
 
 namespace reference {
 
-inline std::filesystem::path mini_checkpoint() {
-  return std::filesystem::path(DSV3_SOURCE_DIR) / "golden/data/mini/checkpoint";
+inline const model::Checkpoint& mini() {
+  static const model::Checkpoint checkpoint(std::filesystem::path(DSV3_SOURCE_DIR) / "golden/data/mini/checkpoint");
+  return checkpoint;
 }
 
 // "layer.1.moe.expert.3.gate @ sequence 0, position 5" -> bytes of that row.
@@ -43,7 +45,8 @@ inline std::vector<std::string> differing_pieces(const Pieces& left, const Piece
   return differing;
 }
 
-// Collects the pieces of every op of one or more steps. A piece computed again (a key expanded anew in every step) must be the same.
+// Collects the pieces of every op of one or more steps. A piece computed again (a key expanded anew in every step) must
+// be the same.
 class PieceCollector : public model::Probe {
  public:
   [[nodiscard]] bool wants(const model::Op&) const override { return true; }
@@ -75,7 +78,10 @@ class PieceCollector : public model::Probe {
         }
         const int64_t row = op.expert >= 0 ? chosen - tokens.begin() : token;
         const auto row_value = model::slice_rows(value, row, row + 1);
-        add(op, s, num_cached + i, op.kind == model::OpKind::kAttentionProbs ? visible(row_value, num_cached + i + 1) : bytes_of(row_value));
+        add(op,
+            s,
+            num_cached + i,
+            op.kind == model::OpKind::kAttentionProbs ? visible(row_value, num_cached + i + 1) : bytes_of(row_value));
       }
     }
   }

@@ -24,7 +24,8 @@ TEST(CacheLatent, FirstStep_JoinsLatentAndKey) {
 // Sequence 0 has one old row, sequence 1 none, sequence 2 two: new rows go behind the old ones of their own sequence.
 TEST(CacheLatent, RaggedSequences_KeepTheirRowsTogether) {
   const auto before = bf16({3, 2}, {10, 11, 20, 21, 30, 31});
-  const auto cache = cache_op({{1, 1}, {0, 1}, {2, 1}}).run({bf16({3, 1}, {1, 2, 3}), bf16({3, 1}, {-1, -2, -3}), before});
+  const auto cache =
+      cache_op({{1, 1}, {0, 1}, {2, 1}}).run({bf16({3, 1}, {1, 2, 3}), bf16({3, 1}, {-1, -2, -3}), before});
   EXPECT_EQ(numbers(cache), (Numbers{10, 11, 1, -1, 2, -2, 20, 21, 30, 31, 3, -3}));
 }
 
@@ -39,7 +40,8 @@ TEST(CacheLatent, MissingRows_Throw) {
 }
 
 TEST(CacheLatent, CacheOfAnotherFormat_Throws) {
-  EXPECT_THROW((void)cache_op({{1, 1}}).run({bf16({1, 1}, {1}), bf16({1, 1}, {2}), f64({1, 2}, {1, 2})}), model::CheckError);
+  EXPECT_THROW((void)cache_op({{1, 1}}).run({bf16({1, 1}, {1}), bf16({1, 1}, {2}), f64({1, 2}, {1, 2})}),
+               model::CheckError);
 }
 
 }  // namespace

@@ -24,29 +24,31 @@ std::vector<float> sparse(size_t len, const std::map<size_t, float>& places) {
   return values;
 }
 
-// x = 0.5: s = 0.5 * FP32(1/448), code 448. Weight 32 * 1124/4096. By an FP32 calculator: 448 * 32 * (sA * sB) = 0x1.190002p+2, past
-// the BF16 tie 0x1.19p+2, so 4.40625; (448 * 32 * sA) * sB would be the tie itself and go to 4.375.
+// x = 0.5: s = 0.5 * FP32(1/448), code 448. Weight 32 * 1124/4096. By an FP32 calculator: 448 * 32 * (sA * sB) =
+// 0x1.190002p+2, past the BF16 tie 0x1.19p+2, so 4.40625; (448 * 32 * sA) * sB would be the tie itself and go to 4.375.
 TEST(LinearFp8, ScalesAreMultipliedFirst) {
   auto linear = linear_op();
   linear.set_weight(f8({1, 1}, {32}), f32({1, 1}, {1124.0f / 4096}));
   EXPECT_EQ(numbers(linear.run({bf16({1, 1}, {0.5f})})), Numbers{4.40625});
 }
 
-// amax 448 in both blocks: activation scales are 1. Elements 127 and 128 meet weight scales 1 and 4: 448 + 4 * 448 = 2240, a BF16
-// number (steps of 16).
+// amax 448 in both blocks: activation scales are 1. Elements 127 and 128 meet weight scales 1 and 4: 448 + 4 * 448 =
+// 2240, a BF16 number (steps of 16).
 TEST(LinearFp8, BlockBoundary_LiesAfter128Columns) {
   auto linear = linear_op();
   linear.set_weight(f8({1, 256}, std::vector<float>(256, 1)), f32({1, 2}, {1, 4}));
   EXPECT_EQ(numbers(linear.run({bf16({1, 256}, sparse(256, {{127, 448}, {128, 448}}))})), Numbers{2240});
 }
 
-// The first block has amax 448 and loses the element 2^-10 (half of the smallest code, to even); the second block, whose amax is
-// 2^-10, keeps it: s = 2^-10 * FP32(1/448), code 448, and 448 * s = 2^-10 up to FP32 rounding, so BF16(2^-10).
+// The first block has amax 448 and loses the element 2^-10 (half of the smallest code, to even); the second block,
+// whose amax is 2^-10, keeps it: s = 2^-10 * FP32(1/448), code 448, and 448 * s = 2^-10 up to FP32 rounding, so
+// BF16(2^-10).
 TEST(LinearFp8, ActivationBlocks_HaveTheirOwnScales) {
   auto linear = linear_op();
   linear.set_weight(f8({1, 256}, sparse(256, {{1, 1}, {128, 1}})), f32({1, 2}, {1, 1}));
-  EXPECT_EQ(numbers(linear.run({bf16({2, 256}, sparse(512, {{0, 448}, {1, 0x1p-10f}, {256, 448}, {256 + 128, 0x1p-10f}}))})),
-            (Numbers{0, 0x1p-10}));
+  EXPECT_EQ(
+      numbers(linear.run({bf16({2, 256}, sparse(512, {{0, 448}, {1, 0x1p-10f}, {256, 448}, {256 + 128, 0x1p-10f}}))})),
+      (Numbers{0, 0x1p-10}));
 }
 
 // K = 200: the second block has 72 columns and its own scales. 448 * 1 + 448 * 2 * 8 = 7616 -> BF16 steps of 32: 7616.

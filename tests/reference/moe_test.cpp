@@ -15,7 +15,8 @@ HandMadeOp op_of_kind(model::OpKind kind) {
   return op;
 }
 
-// silu(1) = 0.7310586 = 187.151/256. Times 129/128: 188.613/256 -> 189/256. Rounded first to 187/256: 188.461/256 -> 188/256.
+// silu(1) = 0.7310586 = 187.151/256. Times 129/128: 188.613/256 -> 189/256. Rounded first to 187/256: 188.461/256 ->
+// 188/256.
 TEST(Swiglu, BetweenRounding_IsUpToTheRule) {
   auto op = op_of_kind(model::OpKind::kSwiglu);
   EXPECT_EQ(numbers(op.run({bf16({1, 1}, {1}), bf16({1, 1}, {129.0f / 128})})), Numbers{189.0 / 256});
@@ -25,7 +26,8 @@ TEST(Swiglu, BetweenRounding_IsUpToTheRule) {
 
 // silu(0) = 0; silu(-128) = -128 exp(-128) = -3.3e-54, below every FP32 number; silu(128) = 128.
 TEST(Swiglu, ZeroAndFarEnds_AreFinite) {
-  const auto y = numbers(op_of_kind(model::OpKind::kSwiglu).run({bf16({1, 3}, {0, -128, 128}), bf16({1, 3}, {5, 5, 0.5f})}));
+  const auto y =
+      numbers(op_of_kind(model::OpKind::kSwiglu).run({bf16({1, 3}, {0, -128, 128}), bf16({1, 3}, {5, 5, 0.5f})}));
   EXPECT_EQ(y, (Numbers{0, 0, 64}));
 }
 
@@ -37,11 +39,12 @@ TEST(Swiglu, ExactMode_RoundsNothing) {
 }
 
 TEST(Swiglu, SizesDiffer_Throws) {
-  EXPECT_THROW((void)op_of_kind(model::OpKind::kSwiglu).run({bf16({1, 2}, {1, 1}), bf16({1, 1}, {1})}), model::CheckError);
+  EXPECT_THROW((void)op_of_kind(model::OpKind::kSwiglu).run({bf16({1, 2}, {1, 1}), bf16({1, 1}, {1})}),
+               model::CheckError);
 }
 
-// Token 0 chose experts 3 and 1 (weights 0.5 and 2), token 1 experts 0 and 3 (1 and 4): 2 * 10 + 0.5 * 100 = 70, 1 * 7 + 4 * 200 = 807.
-// Expert 2 was chosen by nobody.
+// Token 0 chose experts 3 and 1 (weights 0.5 and 2), token 1 experts 0 and 3 (1 and 4): 2 * 10 + 0.5 * 100 = 70, 1 * 7
+// + 4 * 200 = 807. Expert 2 was chosen by nobody.
 TEST(Combine, EveryRow_MeetsTheWeightOfItsSlot) {
   const auto sum = op_of_kind(model::OpKind::kCombine)
                        .run({i32({2, 2}, {3, 1, 0, 3}), f32({2, 2}, {0.5f, 2, 1, 4}), {}},
@@ -50,10 +53,11 @@ TEST(Combine, EveryRow_MeetsTheWeightOfItsSlot) {
   EXPECT_EQ(numbers(sum), (Numbers{70, 807}));
 }
 
-// 2^24 + 1 is 2^24 in FP32. Ascending ids: 2^24 + 1 - 2^24 = 0. In the order of any of these slots but the ascending one, or the
-// reverse: 2^24 - 2^24 + 1 = 1.
+// 2^24 + 1 is 2^24 in FP32. Ascending ids: 2^24 + 1 - 2^24 = 0. In the order of the slots, all but the first of these
+// would give 1, as the same outputs do under other ids.
 TEST(Combine, Order_IsTheExpertsWhateverTheSlots) {
-  for (const std::vector<int32_t>& slots : {std::vector<int32_t>{0, 1, 2}, {0, 2, 1}, {2, 0, 1}, {1, 2, 0}, {2, 1, 0}}) {
+  for (const std::vector<int32_t>& slots :
+       {std::vector<int32_t>{0, 1, 2}, {0, 2, 1}, {2, 0, 1}, {1, 2, 0}, {2, 1, 0}}) {
     const auto sum = op_of_kind(model::OpKind::kCombine)
                          .run({i32({1, 3}, slots), f32({1, 3}, {1, 1, 1}), {}},
                               {bf16({1, 1}, {0x1p24f}), bf16({1, 1}, {1}), bf16({1, 1}, {-0x1p24f})});
@@ -104,7 +108,8 @@ TEST(MoeOutput, RoutedAndShared_AreRoundedOnce) {
 }
 
 TEST(MoeOutput, WithoutASharedExpert_TheRoutedSumIsRounded) {
-  EXPECT_EQ(numbers(op_of_kind(model::OpKind::kMoeOutput).run({f32({1, 2}, {1 + 0x1p-8f, 1 + 0x1.8p-8f})})), (Numbers{1, 1 + 0x1p-7}));
+  EXPECT_EQ(numbers(op_of_kind(model::OpKind::kMoeOutput).run({f32({1, 2}, {1 + 0x1p-8f, 1 + 0x1.8p-8f})})),
+            (Numbers{1, 1 + 0x1p-7}));
 }
 
 TEST(MoeOutput, ExactMode_RoundsNothing) {

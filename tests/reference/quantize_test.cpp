@@ -12,8 +12,8 @@ constexpr QuantizeRule kReciprocal{};
 constexpr QuantizeRule kDivide{.scale = ScaleFormula::kDivide};
 constexpr QuantizeRule kUe8m0{.format = model::ScaleFormat::kUe8m0};
 
-// FP32(1/448) = 0x1.24924ap-9 (1/448 = 2^-9 * 1.142857..., period 001 in binary), FP32(1e-4) * that = 0x1.df595ap-23 by an
-// independent FP32 calculator: a zero block does not divide by zero.
+// FP32(1/448) = 0x1.24924ap-9 (1/448 = 2^-9 * 1.142857..., period 001 in binary), FP32(1e-4) * that = 0x1.df595ap-23 by
+// an independent FP32 calculator: a zero block does not divide by zero.
 TEST(Quantize, ZeroBlock_HasTheSmallestScaleAndZeroCodes) {
   const auto row = quantize_row(kReciprocal, std::vector<float>(128, 0.0f));
   EXPECT_EQ(row.scales, std::vector<float>{0x1.df595ap-23f});
@@ -42,12 +42,13 @@ TEST(Quantize, ScaleFormula_CanChangeACode) {
   EXPECT_EQ(quantize_row(kDivide, block).codes, (std::vector<float>{448, 11}));
 }
 
-// s = FP32(1/448): x / s = 0x1.100002p+1, just past the tie 2.125; x * FP32(1/s) = 2.125, to even. From an FP32 calculator.
+// amax 1, s = FP32(1/448): x / s = 0x1.100002p+1, just past the tie 2.125; x * FP32(1/s) = 2.125, to even. From an FP32
+// calculator.
 TEST(Quantize, CodeByReciprocal_CanDifferFromCodeByDivision) {
-  const float scale = 0x1.24924ap-9f;
+  constexpr QuantizeRule kCodeByReciprocal{.code = CodeFormula::kTimesReciprocal};
   const float x = 0x1.36db70p-8f;
-  EXPECT_EQ(activation_code(kReciprocal, x, scale), 2.25f);
-  EXPECT_EQ(activation_code({.code = CodeFormula::kTimesReciprocal}, x, scale), 2.0f);
+  EXPECT_EQ(activation_code(kReciprocal, x, block_scale(kReciprocal, 1)), 2.25f);
+  EXPECT_EQ(activation_code(kCodeByReciprocal, x, block_scale(kCodeByReciprocal, 1)), 2.0f);
 }
 
 // amax 56 gives exactly 2^-3. One FP32 step more rounds up to 2^-2, one less stays at 2^-3.
@@ -67,8 +68,14 @@ TEST(Quantize, Ue8m0_LeavesTheTopCodesUnused) {
 }
 
 TEST(Quantize, BeyondTheLargestCode_Saturates) {
-  EXPECT_EQ(activation_code(kReciprocal, 1000, 1), 448.0f);
-  EXPECT_EQ(activation_code(kReciprocal, -464, 1), -448.0f);
+  EXPECT_EQ(activation_code(kReciprocal, 1000, {.scale = 1, .factor = 1}), 448.0f);
+  EXPECT_EQ(activation_code(kReciprocal, -464, {.scale = 1, .factor = 1}), -448.0f);
+}
+
+TEST(Quantize, LargestMagnitude_MayBeNegative) {
+  const auto row = quantize_row(kReciprocal, std::vector<float>{1, -448});
+  EXPECT_EQ(row.scales, std::vector<float>{1});
+  EXPECT_EQ(row.codes, (std::vector<float>{1, -448}));
 }
 
 // Scale 1 in the first block (amax 448), 2 in the second: the boundary lies between elements 127 and 128.

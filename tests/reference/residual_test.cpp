@@ -22,7 +22,8 @@ TEST(ResidualAdd, TheLayerInput_IsRoundedBeforeTheSum) {
   EXPECT_EQ(numbers(sum), Numbers{1});
 }
 
-// 1 + 2^-8 + 2^-9 lies past the tie: 1 + 2^-7. 3 + 2^-7 is a tie (steps of 2^-6 above 2): to even, 3. 3 + 3 * 2^-7: to even, 3 + 2^-5.
+// 1 + 2^-8 + 2^-9 lies past the tie: 1 + 2^-7. 3 + 2^-7 is a tie (steps of 2^-6 above 2): to even, 3. 3 + 3 * 2^-7: to
+// even, 3 + 2^-5.
 TEST(ResidualAdd, TheSum_IsRoundedToNearestEven) {
   const auto sum = op_of_kind(model::OpKind::kResidualAdd)
                        .run({bf16({1, 3}, {1.5f * 0x1p-8f, 0x1p-7f, 3 * 0x1p-7f}), bf16({1, 3}, {1, 3, 3})});

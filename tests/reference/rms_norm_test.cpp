@@ -24,7 +24,8 @@ TEST(RmsNorm, TwoElements_MatchHandComputation) {
   EXPECT_EQ(numbers(norm_op({1, 1}, 0).run({bf16({1, 2}, {3, 4})})), (Numbers{0.84765625, 1.1328125}));
 }
 
-// BF16 steps are 1/128 in [1, 2). Once: 1.131371 * 1.03125 = 1.166726 -> 149/128. Twice: 145/128 * 1.03125 = 1.168213 -> 150/128.
+// BF16 steps are 1/128 in [1, 2). Once: 1.131371 * 1.03125 = 1.166726 -> 149/128. Twice: 145/128 * 1.03125 = 1.168213
+// -> 150/128.
 TEST(RmsNorm, GainAfterTheFirstRounding_DiffersFromGainBeforeIt) {
   auto norm = norm_op({1.03125f, 1.03125f}, 0);
   EXPECT_EQ(numbers(norm.run({bf16({1, 2}, {3, 4})}))[1], 149.0 / 128);
@@ -32,7 +33,8 @@ TEST(RmsNorm, GainAfterTheFirstRounding_DiffersFromGainBeforeIt) {
   EXPECT_EQ(numbers(norm.run({bf16({1, 2}, {3, 4})}))[1], 150.0 / 128);
 }
 
-// mean = 2^-20, eps = 3 * 2^-20: rms = sqrt(4 * 2^-20) = 2^-9, so 2^-10 becomes 1/2. With eps outside the root it would be near 1.
+// mean = 2^-20, eps = 3 * 2^-20: rms = sqrt(4 * 2^-20) = 2^-9, so 2^-10 becomes 1/2. With eps outside the root it would
+// be near 1.
 TEST(RmsNorm, Epsilon_IsAddedToTheMeanSquare) {
   const float x = 0x1p-10f;
   EXPECT_EQ(numbers(norm_op({1, 1}, 3 * 0x1p-20).run({bf16({1, 2}, {x, -x})})), (Numbers{0.5, -0.5}));
@@ -60,9 +62,9 @@ TEST(RmsNorm, RowsLongerThanTheGain_AreCut) {
   EXPECT_EQ(numbers(y), (Numbers{0.84765625, 1.1328125, 1.1328125, 0.84765625}));
 }
 
-// o_proj = 1 everywhere, layer input (2^-8, 0, 0, 0). Unrounded sum (1 + 2^-8, 1, 1, 1): rms = sqrt((1.0078278 + 3) / 4) = 1.000978,
-// first element 1.0039063 / 1.000978 * 255/128 = 255.746/128 -> 2. Rounded to BF16 first, the tie 1 + 2^-8 becomes 1: 255/128.
-// The stored sum, first of the three inputs, is not read: it is NaN here.
+// o_proj = 1 everywhere, layer input (2^-8, 0, 0, 0). Unrounded sum (1 + 2^-8, 1, 1, 1): rms = sqrt((1.0078278 + 3) /
+// 4) = 1.000978, first element 1.0039063 / 1.000978 * 255/128 = 255.746/128 -> 2. Rounded to BF16 first, the tie 1 +
+// 2^-8 becomes 1: 255/128. The stored sum, first of the three inputs, is not read: it is NaN here.
 TEST(RmsNorm, AfterAttention_ReadsTheUnroundedSumOrTheRoundedOne) {
   auto norm = norm_op({255.0f / 128, 1, 1, 1}, 0);
   const std::vector<model::TensorView> inputs{

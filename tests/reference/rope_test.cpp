@@ -21,8 +21,8 @@ std::vector<uint32_t> bits_of(const std::vector<float>& values) {
   return bits;
 }
 
-// d = 64, base 10000, L0 = 4096, factor 40, betas 32 and 1: low 10, high 23. Independently computed in FP32 with correctly rounded
-// powers (numpy and mpmath); equal to the table of the published order.
+// d = 64, base 10000, L0 = 4096, factor 40, betas 32 and 1: low 10, high 23. Independently computed in FP32 with
+// correctly rounded powers (numpy and mpmath); equal to the table of the published order.
 TEST(InverseFrequencies, DeepSeekV3_MatchTheTable) {
   const std::vector<uint32_t> expected{
       0x3f800000, 0x3f3ff911, 0x3f0ff59a, 0x3ed7e89b, 0x3ea1e89b, 0x3e72d423, 0x3e361887, 0x3e088d77,
@@ -32,7 +32,8 @@ TEST(InverseFrequencies, DeepSeekV3_MatchTheTable) {
   EXPECT_EQ(bits_of(inverse_frequencies(v3(), FrequencyOrder::kOfficial)), expected);
 }
 
-// 1 / (factor * power) instead of (1 / power) / factor: by the same calculator, elements 23, 24, 29 and 31 are one step lower.
+// 1 / (factor * power) instead of (1 / power) / factor: by the same calculator, elements 23, 24, 29 and 31 are one step
+// lower.
 TEST(InverseFrequencies, HuggingFaceOrder_DiffersInFourElements) {
   auto expected = bits_of(inverse_frequencies(v3(), FrequencyOrder::kOfficial));
   for (const size_t i : {23, 24, 29, 31}) {
@@ -55,8 +56,9 @@ TEST(InverseFrequencies, WithoutYarn_ArePlainRope) {
   }
 }
 
-// Base 10^4, d = 8, L0 = 64, betas 32 and 1: corr(32) = 8 ln(64 / 64 pi) / (2 ln 10^4) = -0.497, low 0; corr(1) = 8 * ln(64 / 2 pi)
-// / 18.42 = 1.008, high 2. Ramp 0, 1/2, 1, 1; factor 4: frequencies 1, 0.1 * (1/8 + 1/2) = 0.0625, 0.01 / 4, 0.001 / 4.
+// Base 10^4, d = 8, L0 = 64, betas 32 and 1: corr(32) = 8 ln(64 / 64 pi) / (2 ln 10^4) = -0.497, low 0; corr(1) = 8 *
+// ln(64 / 2 pi) / 18.42 = 1.008, high 2. Ramp 0, 1/2, 1, 1; factor 4: frequencies 1, 0.1 * (1/8 + 1/2) = 0.0625, 0.01 /
+// 4, 0.001 / 4.
 TEST(InverseFrequencies, SmallConfig_MatchesHandComputation) {
   model::ModelConfig config;
   config.qk_rope_head_dim = 8;

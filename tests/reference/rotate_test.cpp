@@ -23,9 +23,10 @@ HandMadeOp rotate_op(model::OpKind kind, std::vector<model::SequenceStep> sequen
   return op;
 }
 
-// The pair (1, 0) becomes (cos, sin), the pair (0, 2) becomes (-2 sin, 2 cos). Angle 1: cos 0.5403023, sin 0.8414710: in BF16
-// 138/256 = 0.5390625 or 139/256 = 0.54296875: the first; 215/256 = 0.83984375 or 216/256: the first (0.84147 * 256 = 215.417).
-// Angle 0.01: -2 sin = -0.0199996662 (BF16 step 2^-13: -163.84 steps, -164/8192), 2 cos = 1.9999000 -> 2.
+// The pair (1, 0) becomes (cos, sin), the pair (0, 2) becomes (-2 sin, 2 cos). Angle 1: cos 0.5403023, sin 0.8414710:
+// in BF16 138/256 = 0.5390625 or 139/256 = 0.54296875: the first; 215/256 = 0.83984375 or 216/256: the first (0.84147 *
+// 256 = 215.417). Angle 0.01: -2 sin = -0.0199996662 (BF16 step 2^-13: -163.84 steps, -164/8192), 2 cos = 1.9999000 ->
+// 2.
 const Numbers kTurnedOnce{138.0 / 256, 215.0 / 256, -164.0 / 8192, 2};
 
 TEST(RotateKey, PositionsZeroAndOne_MatchHandComputation) {
@@ -93,7 +94,8 @@ TEST(RotateKey, ExactMode_MultipliesFp32CosinesInFp64) {
 }
 
 TEST(RotateKey, RowsAndTokensDiffer_Throws) {
-  EXPECT_THROW((void)rotate_op(model::OpKind::kRotateKey, {{0, 2}}).run({bf16({1, 6}, {0, 0, 1, 0, 0, 2})}), model::CheckError);
+  EXPECT_THROW((void)rotate_op(model::OpKind::kRotateKey, {{0, 2}}).run({bf16({1, 6}, {0, 0, 1, 0, 0, 2})}),
+               model::CheckError);
 }
 
 }  // namespace

@@ -86,7 +86,8 @@ TEST(RouterScores, ScoringFunction_CanDecideTheChoice) {
 TEST(RouterScores, Softmax_IsRowByRow) {
   Router router(2, 1, 1, 1);
   router.op.config().scoring_func = model::ScoringFunction::kSoftmax;
-  EXPECT_EQ(numbers(router.run(model::OpKind::kRouterScores, {f32({2, 2}, {500, 500, -500, -500})})), (Numbers{0.5, 0.5, 0.5, 0.5}));
+  EXPECT_EQ(numbers(router.run(model::OpKind::kRouterScores, {f32({2, 2}, {500, 500, -500, -500})})),
+            (Numbers{0.5, 0.5, 0.5, 0.5}));
 }
 
 // Group 0 has the largest score, group 1 the larger sum of two: 1.0 against 1.2.
@@ -104,8 +105,8 @@ TEST(RouterGroups, ThirdScore_DoesNotCount) {
   EXPECT_EQ(router.groups(row({0.5f, 0.5f, 0.5f, 1, 0.1f, 0})), Ids{1});
 }
 
-// Scores 0.5 + bias. Group sums: 0: -3, 1: -0.75 - 1 = -1.75, 2: -0.625 - 0.75 = -1.375, 3: -3. Kept: 2, 1. Among their experts
-// 8 (-0.625), 5 and 10 (-0.75, tie), 4 (-1). A mask of 0 instead of -inf would choose from the dropped groups.
+// Scores 0.5 + bias. Group sums: 0: -3, 1: -0.75 - 1 = -1.75, 2: -0.625 - 0.75 = -1.375, 3: -3. Kept: 2, 1. Among their
+// experts 8 (-0.625), 5 and 10 (-0.75, tie), 4 (-1). A mask of 0 instead of -inf would choose from the dropped groups.
 TEST(RouterExperts, NegativeBiasedScores_NeverLetADroppedGroupIn) {
   Router router(16, 4, 2, 4);
   router.set_bias({-2, -2, -2, -2, -1.5f, -1.25f, -1.75f, -1.875f, -1.125f, -1.625f, -1.25f, -2, -2, -2, -2, -2});
@@ -114,7 +115,8 @@ TEST(RouterExperts, NegativeBiasedScores_NeverLetADroppedGroupIn) {
   EXPECT_EQ(router.experts(scores), (Ids{8, 5, 10, 4}));
 }
 
-// Bias 10 decides that expert 1 is chosen; its weight is its score. (Both biased: (0.25 + 10) or a normalised mixture of it.)
+// Bias 10 decides that expert 1 is chosen; its weight is its score. (Both biased: (0.25 + 10) or a normalised mixture
+// of it.)
 TEST(RouterWeights, Bias_IsOnlyForTheSelection) {
   Router router(3, 1, 1, 2);
   router.set_bias({0, 10, 5});
@@ -137,7 +139,8 @@ TEST(RouterExperts, Ties_GoToTheLowerId) {
   EXPECT_EQ(grouped.groups(row(std::vector<float>(6, 0.5f))), (Ids{0, 1}));
 }
 
-// sigmoid(-120) = 7.7e-53 is 0 in FP32: every score 0, weight 0 / (0 + 1e-20) = 0. sigmoid(-100) = 3.7e-44 is a subnormal.
+// sigmoid(-120) = 7.7e-53 is 0 in FP32: every score 0, weight 0 / (0 + 1e-20) = 0. sigmoid(-100) = 3.7e-44 is a
+// subnormal.
 TEST(RouterWeights, AllScoresUnderflow_AreFinite) {
   Router router(3, 1, 1, 2);
   router.op.config().routed_scaling_factor = 2.5;
@@ -178,7 +181,8 @@ template <typename Better>
 Ids by_counting(const Ids& candidates, int64_t count, const Better& better) {
   Ids chosen(static_cast<size_t>(count), -1);
   for (const int32_t id : candidates) {
-    const auto rank = std::count_if(candidates.begin(), candidates.end(), [&](int32_t other) { return better(other, id); });
+    const auto rank =
+        std::count_if(candidates.begin(), candidates.end(), [&](int32_t other) { return better(other, id); });
     if (rank < count) {
       chosen[static_cast<size_t>(rank)] = id;
     }
@@ -213,7 +217,10 @@ TEST(Router, EveryOrderOfEightScores_MatchesBruteForce) {
             for (int64_t j = 0; j < group_len; ++j) {
               const float first = score(static_cast<int32_t>(group * group_len + i));
               const float second = score(static_cast<int32_t>(group * group_len + j));
-              best = std::max(best, method == model::TopkMethod::kGroupLimitedGreedy ? first : i != j ? first + second : 0);
+              best = std::max(best,
+                              method == model::TopkMethod::kGroupLimitedGreedy ? first
+                              : i != j                                         ? first + second
+                                                                               : 0);
             }
           }
           return best;
@@ -228,7 +235,8 @@ TEST(Router, EveryOrderOfEightScores_MatchesBruteForce) {
           }
         }
         const auto chosen = by_counting(candidates, k, [&](int32_t a, int32_t b) { return score(a) > score(b); });
-        ASSERT_TRUE(std::equal(kept_groups.begin(), kept_groups.end(), groups.begin() + static_cast<int64_t>(t) * kept)) << t;
+        ASSERT_TRUE(std::equal(kept_groups.begin(), kept_groups.end(), groups.begin() + static_cast<int64_t>(t) * kept))
+            << t;
         ASSERT_TRUE(std::equal(chosen.begin(), chosen.end(), experts.begin() + static_cast<int64_t>(t) * k)) << t;
       }
     }

@@ -35,7 +35,8 @@ inline model::ModelConfig small_config() {
   config.n_group = 4;
   config.topk_group = 2;
   config.routed_scaling_factor = 2.5;
-  config.yarn = model::YarnConfig{.factor = 4, .original_max_position_embeddings = 16, .mscale = 0.7, .mscale_all_dim = 1};
+  config.yarn =
+      model::YarnConfig{.factor = 4, .original_max_position_embeddings = 16, .mscale = 0.7, .mscale_all_dim = 1};
   config.quantization = model::QuantizationConfig{};
   return config;
 }

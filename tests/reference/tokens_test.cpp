@@ -9,7 +9,9 @@ namespace {
 
 // Rows of the cache: sequence 0 has 0..4, sequence 1 has 5, sequence 2 has 6..8.
 TEST(TokenPlaces, RaggedSequences_StartWhereTheEarlierOnesEnd) {
-  const auto places = token_places({.sequences = {{.num_cached = 3, .num_new = 2}, {.num_cached = 0, .num_new = 1}, {.num_cached = 1, .num_new = 2}}});
+  const auto places = token_places(
+      {.sequences = {
+           {.num_cached = 3, .num_new = 2}, {.num_cached = 0, .num_new = 1}, {.num_cached = 1, .num_new = 2}}});
   const std::vector<std::pair<int64_t, int64_t>> expected{{3, 0}, {4, 0}, {0, 5}, {1, 6}, {2, 6}};
   ASSERT_EQ(places.size(), expected.size());
   for (size_t t = 0; t < places.size(); ++t) {

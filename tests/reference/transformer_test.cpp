@@ -103,9 +103,7 @@ TEST(Transformer, Cache_GrowsByTheFedTokens) {
 TEST(Transformer, RunOp_MayReplaceAnOp) {
   Watcher watcher(false);
   CacheState cache;
-  const auto fault = [](const OpCall& call) {
-    return call.op.id == "logits" ? f32({1, 1}, {7}) : run_op(call);
-  };
+  const auto fault = [](const OpCall& call) { return call.op.id == "logits" ? f32({1, 1}, {7}) : run_op(call); };
   Transformer(weights(), kV32, 1, fault).step(first_step(), cache, watcher);
   EXPECT_EQ(watcher.shapes["logits"], (model::Shape{1, 1}));
 }

@@ -115,7 +115,7 @@ class CliTest(unittest.TestCase):
             "--mode", "exact", "--out", exact)
         self.assertEqual(run("dsv3-golden", "diff", self.golden, exact).returncode, 1)
         faults = json.loads(run("dsv3-golden", "faults", "--json").stdout)
-        self.assertEqual(len(faults), 5)
+        self.assertTrue({"bb-02", "bb-03", "bb-18", "k-01", "k-02"} <= {fault["id"] for fault in faults})
         self.assertEqual(set(faults[0]), {"id", "op", "fixture", "description"})
 
     def test_bad_input_gets_one_line(self):

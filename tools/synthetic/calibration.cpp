@@ -101,7 +101,7 @@ Distribution distribution_of(const model::CatalogTensor& tensor, uint64_t seed) 
   }
   const auto row = std::ranges::find(kLinears, kind, &LinearRow::kind);
   CHECK(row != kLinears.end());
-  const double where = Draws(seed, tensor.name + "#std").bits(0) / 65535.0;
+  const double where = Draws(seed, tensor.name + "#std").uniform(0);
   const double published = row->smallest_std + (row->largest_std - row->smallest_std) * where;
   return {0, published * row->boost * std::sqrt(row->fan_in / static_cast<double>(tensor.shape[1]))};
 }

@@ -2,16 +2,20 @@
 // every machine: they are made with +, * and / alone, no function of a maths library.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 
 namespace tools::synthetic {
 
-// Quantile of the standard normal distribution at (bits + 1/2) / 65536: 65536 values, symmetric, the largest 4.33.
-[[nodiscard]] double normal_deviate(uint16_t bits);
+inline constexpr size_t kNumDeviates = 65536;
 
-// E4M3 code nearest to 448 / kClip * normal_deviate(bits), saturating.
-[[nodiscard]] uint8_t normal_code(uint16_t bits);
-// Standard deviation of the numbers that normal_code() gives, over all bits.
+// Entry `bits`: quantile of the standard normal distribution at (bits + 1/2) / 65536. Symmetric, the largest 4.33.
+[[nodiscard]] std::span<const double, kNumDeviates> normal_deviates();
+
+// Entry `bits`: E4M3 code nearest to 448 / 3.9 * normal_deviates()[bits], saturating: one in 10,000 is beyond.
+[[nodiscard]] std::span<const uint8_t, kNumDeviates> normal_codes();
+// Standard deviation of the numbers that normal_codes() stand for.
 [[nodiscard]] double normal_code_std();
 
 // +448 or -448.

@@ -13,7 +13,7 @@ namespace tools::synthetic {
 
 // Elements of a tensor that are zero; the ends may lie beyond the tensor's.
 struct ZeroRegion {
-  std::string_view kind;  // of the tensor (calibration.hpp), "" for none
+  std::string_view kind;  // of the tensor, see calibration.hpp
   int64_t layer = -1;     // -1: every layer
   int64_t expert = -1;
   int64_t row_begin = 0;
@@ -45,7 +45,7 @@ struct Fixture {
   double latent_row_factor = 1;  // times the rows of kv_a that make the latent: small ones let rms_norm_eps show
 };
 
-// Every expert of this id is chosen by each token in the first MoE layer, and that with id n_routed_experts - 2 by none.
+// In the first MoE layer, every token selects expert 3, and none selects expert n_routed_experts - 2.
 inline constexpr int64_t kEveryonesExpert = 3;
 inline constexpr int64_t kNobodysExpertFromEnd = 2;
 // Channels of the residual stream whose embeddings are some times larger than the others, with one sign: a positive one, and

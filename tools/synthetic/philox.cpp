@@ -10,7 +10,6 @@ constexpr uint64_t kMultiplier1 = 0xCD9E8D57;
 constexpr uint32_t kWeyl0 = 0x9E3779B9;
 constexpr uint32_t kWeyl1 = 0xBB67AE85;
 constexpr int kNumRounds = 10;
-constexpr int64_t kDrawsPerBlock = 8;
 
 uint32_t low(uint64_t value) {
   return static_cast<uint32_t>(value);
@@ -37,14 +36,10 @@ std::array<uint32_t, 4> philox4x32(std::array<uint32_t, 4> counter, std::array<u
 Draws::Draws(uint64_t seed, std::string_view name)
     : key_{low(seed), high(seed)}, name_hash_(XXH3_64bits(name.data(), name.size())) {}
 
-uint16_t Draws::bits(int64_t index) {
-  if (index / kDrawsPerBlock != block_idx_) {
-    block_idx_ = index / kDrawsPerBlock;
-    const auto count = static_cast<uint64_t>(block_idx_);
-    block_ = philox4x32({low(count), high(count), low(name_hash_), high(name_hash_)}, key_);
-  }
-  const auto lane = static_cast<uint32_t>(index % kDrawsPerBlock);
-  return static_cast<uint16_t>(block_[lane / 2] >> (16 * (lane % 2)));
+void Draws::make_block(int64_t block_idx) {
+  const auto count = static_cast<uint64_t>(block_idx);
+  block_ = philox4x32({low(count), high(count), low(name_hash_), high(name_hash_)}, key_);
+  block_idx_ = block_idx;
 }
 
 }  // namespace tools::synthetic

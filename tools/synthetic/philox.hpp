@@ -16,9 +16,21 @@ class Draws {
  public:
   Draws(uint64_t seed, std::string_view name);
 
-  [[nodiscard]] uint16_t bits(int64_t index);
+  [[nodiscard]] uint16_t bits(int64_t index) {
+    if (index / kDrawsPerBlock != block_idx_) {
+      make_block(index / kDrawsPerBlock);
+    }
+    const auto lane = static_cast<uint32_t>(index % kDrawsPerBlock);
+    return static_cast<uint16_t>(block_[lane / 2] >> (16 * (lane % 2)));
+  }
+  // In [0, 1).
+  [[nodiscard]] double uniform(int64_t index) { return bits(index) / 65536.0; }
 
  private:
+  static constexpr int64_t kDrawsPerBlock = 8;
+
+  void make_block(int64_t block_idx);
+
   std::array<uint32_t, 2> key_;
   uint64_t name_hash_;
   int64_t block_idx_ = -1;

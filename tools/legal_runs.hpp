@@ -1,0 +1,32 @@
+// Legal variations of a run: what another correct engine may do differently. None of them may be called a fault.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "golden/store.hpp"
+#include "tools/trials.hpp"
+
+namespace tools {
+
+struct LegalRun {
+  std::string description;
+  RecordJob job;           // ops, attention form, threads
+  int64_t chunk_len = 0;   // prompts are fed in chunks of this many tokens; 0: at once
+};
+
+// A pure function of the seed. Every op draws for itself: an order of its sums and rounding freedom in its functions (computed
+// here, not by the reference), or another published rule (reference/variants.hpp), or neither.
+LegalRun draw_legal_run(uint64_t seed);
+
+// Fixtures that legal runs go through, and the cases on each.
+struct LegalPlace {
+  std::string fixture;
+  std::vector<golden::Case> cases;
+};
+const std::vector<LegalPlace>& legal_places();
+
+Trial run_legally(Trials& trials, const LegalPlace& place, const LegalRun& run);
+
+}  // namespace tools
