@@ -1,0 +1,31 @@
+"""What the documentation points at exists: tests and faults that docs/model.md names, and files that any page links to."""
+import pathlib
+import re
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+class DocsTest(unittest.TestCase):
+    def test_model_md_names_tests_and_faults_that_exist(self):
+        faults = "".join(path.read_text() for path in (ROOT / "tools/faults").glob("*.cpp"))
+        rows = [line for line in (ROOT / "docs/model.md").read_text().splitlines() if re.match(r"\| \d+ \| ", line)]
+        self.assertEqual(len(rows), 59)
+        for row in rows:
+            shown_by = row.rstrip(" |").rsplit("|", 1)[1].strip()
+            self.assertNotEqual(shown_by, "", row)
+            for name in re.findall(r"fault (h-\d+)", shown_by):
+                self.assertIn(f'"{name}"', faults, row)
+            for folder, stem, case in re.findall(r"(\w+)\.(\w+_test)(?: (\w+))?", shown_by):
+                source = (ROOT / "tests" / folder / f"{stem}.cpp").read_text()
+                self.assertRegex(source, rf"TEST(_P|_F)?\(\w+,\s*{case}" if case else "TEST", row)
+
+    def test_links_lead_somewhere(self):
+        for page in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "golden").rglob("*.md")]:
+            for link in re.findall(r"\]\(([^)#]+)", page.read_text()):
+                if not link.startswith("http"):
+                    self.assertTrue((page.parent / link).exists(), f"{page}: {link}")
+
+
+if __name__ == "__main__":
+    unittest.main()
