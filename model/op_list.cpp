@@ -2,12 +2,11 @@
 
 #include <algorithm>
 #include <array>
-#include <map>
 #include <string_view>
 #include <utility>
 
 #include "model/check.hpp"
-#include "model/tensor_catalog.hpp"
+#include "model/list_builder.hpp"
 
 namespace model {
 namespace {
@@ -38,136 +37,6 @@ constexpr std::array kKindNames{
     std::pair{OpKind::kHead, "head"},
 };
 
-using Ids = std::vector<std::string>;
-
-// Appends ops and works out what each one costs; the wiring itself is in the functions below the class.
-class ListBuilder {
- public:
-  ListBuilder(const ModelConfig& config, const Workload& workload) : config_(config), workload_(workload) {
-    for (const CatalogTensor& tensor : tensor_catalog(config)) {
-      const int64_t bytes = num_elements(tensor.shape) * dtype_bytes(tensor.dtype);
-      weights_[tensor.name] = {tensor.shape, bytes, tensor.scale};
-    }
-    tokens_ = workload.num_tokens();
-  }
-
-  [[nodiscard]] const ModelConfig& config() const { return config_; }
-  [[nodiscard]] const Workload& workload() const { return workload_; }
-  [[nodiscard]] int64_t num_tokens() const { return tokens_; }
-
-  // Appends and returns the id. Activation bytes are filled in from the shapes of the inputs.
-  std::string add(Op op) {
-    op.layer = layer_;
-    for (const std::string& name : op.weights) {
-      op.weight_bytes += weight_bytes(name) * op.num_parts;
-    }
-    const int64_t output_rows = op.num_parts > 1 ? routed_rows() : op.shape.front();
-    Shape output = op.shape;
-    output.front() = output_rows;
-    op.activation_bytes += num_elements(output) * dtype_bytes(op.dtype);
-    for (const std::string& input : op.inputs) {
-      op.activation_bytes += input_bytes(op, input);
-    }
-    value_bytes_[op.id] = num_elements(output) * dtype_bytes(op.dtype);
-    row_bytes_[op.id] = value_bytes_[op.id] / output_rows;
-    ops_.push_back(std::move(op));
-    return ops_.back().id;
-  }
-
-  std::string norm(const std::string& id, Ids inputs, const std::string& weight, int64_t hidden) {
-    return add({.id = id, .kind = OpKind::kRmsNorm, .inputs = std::move(inputs), .weights = {weight}, .shape = {tokens_, hidden}});
-  }
-
-  // rows differs from the number of tokens for kv_b, which works on every cached position.
-  std::string linear(const std::string& id, const std::string& input, const std::string& weight, int64_t rows) {
-    const int64_t out_dim = weight_shape(weight)[0];
-    return add({.id = id,
-                .kind = OpKind::kLinear,
-                .inputs = {input},
-                .weights = {weight},
-                .shape = {rows, out_dim},
-                .flops = 2 * rows * out_dim * weight_shape(weight)[1]});
-  }
-  std::string linear(const std::string& id, const std::string& input, const std::string& weight) {
-    return linear(id, input, weight, tokens_);
-  }
-
-  // One part for each expert; `weight` and `id` hold '*' where the part has the expert's number.
-  std::string expert_linear(const std::string& id, const std::string& input, const std::string& topk, const std::string& weight) {
-    const std::string first = replace_star(weight, 0);
-    const int64_t out_dim = weight_shape(first)[0];
-    Op op{.id = id,
-          .kind = OpKind::kLinear,
-          .inputs = {input, topk},
-          .weights = {},
-          .shape = {-1, out_dim},
-          .num_parts = config_.n_routed_experts,
-          .flops = 2 * routed_rows() * out_dim * weight_shape(first)[1],
-          .weight_bytes = weight_bytes(first) * config_.n_routed_experts};
-    const std::string added = add(std::move(op));
-    ops_.back().weights = {weight};
-    return added;
-  }
-
-  std::string swiglu(const std::string& id, const std::string& gate, const std::string& up, int64_t dim) {
-    return add({.id = id, .kind = OpKind::kSwiglu, .inputs = {gate, up}, .shape = {tokens_, dim}});
-  }
-
-  // Ops after this belong to the layer (or to none, -1).
-  void set_layer(int64_t layer) { layer_ = layer; }
-  Op& last() { return ops_.back(); }
-  std::vector<Op> take() { return std::move(ops_); }
-
-  [[nodiscard]] const Shape& weight_shape(const std::string& name) const { return find_weight(name).shape; }
-  [[nodiscard]] int64_t weight_bytes(const std::string& name) const {
-    const Weight& weight = find_weight(name);
-    return weight.bytes + (weight.scale.empty() ? 0 : find_weight(weight.scale).bytes);
-  }
-  [[nodiscard]] int64_t routed_rows() const { return tokens_ * config_.num_experts_per_tok; }
-
-  static std::string replace_star(std::string text, int64_t expert) {
-    const size_t star = text.find('*');
-    CHECK(star != std::string::npos);
-    return text.replace(star, 1, std::to_string(expert));
-  }
-
- private:
-  struct Weight {
-    Shape shape;
-    int64_t bytes = 0;
-    std::string scale;
-  };
-
-  [[nodiscard]] const Weight& find_weight(const std::string& name) const {
-    const auto found = weights_.find(name);
-    if (found == weights_.end()) {
-      throw_check_error(__FILE__, __LINE__, "not in the catalogue: " + name);
-    }
-    return found->second;
-  }
-
-  // What reading this input costs outside the cache.
-  [[nodiscard]] int64_t input_bytes(const Op& op, const std::string& input) const {
-    if (input.starts_with("cache.")) {
-      return 0;
-    }
-    if (const auto found = value_bytes_.find(input); found != value_bytes_.end()) {
-      const bool gathered = op.num_parts > 1 && op.kind == OpKind::kLinear && input != op.inputs.back();
-      return gathered ? routed_rows() * row_bytes_.at(input) : found->second;
-    }
-    return tokens_ * dtype_bytes(DType::kI32);  // token ids
-  }
-
-  const ModelConfig& config_;
-  const Workload& workload_;
-  int64_t tokens_ = 0;
-  int64_t layer_ = -1;
-  std::vector<Op> ops_;
-  std::map<std::string, Weight> weights_;
-  std::map<std::string, int64_t> value_bytes_;
-  std::map<std::string, int64_t> row_bytes_;
-};
-
 std::string append_embedding(ListBuilder& list, const std::string& id, const std::string& tokens, const std::string& table) {
   list.add({.id = id, .kind = OpKind::kEmbed, .inputs = {tokens}, .weights = {table},
             .shape = {list.num_tokens(), list.config().hidden_size}});
@@ -186,6 +55,27 @@ std::string append_query(ListBuilder& list, const std::string& p, const std::str
   return list.linear(p + ".attn.q_b", q_a_norm, w + ".self_attn.q_b_proj.weight");
 }
 
+// The probabilities, and the log of their denominator for whoever asks. Costs are those of computing the scores.
+void append_softmax(ListBuilder& list, const std::string& p, const Ids& inputs, int64_t flops, int64_t kv_bytes) {
+  const int64_t tokens = list.num_tokens();
+  const int64_t heads = list.config().num_attention_heads;
+  list.add({.id = p + ".attn.probs",
+            .kind = OpKind::kAttentionProbs,
+            .inputs = inputs,
+            .shape = {tokens, heads, list.workload().max_keys()},
+            .dtype = DType::kF32,
+            .flops = flops,
+            .kv_bytes = kv_bytes});
+  list.add({.id = p + ".attn.lse",
+            .kind = OpKind::kAttentionLse,
+            .inputs = inputs,
+            .shape = {tokens, heads},
+            .dtype = DType::kF32,
+            .optional = true,
+            .flops = flops,
+            .kv_bytes = kv_bytes});
+}
+
 // Attention with keys and values expanded from the cached latent.
 std::string append_expanded(ListBuilder& list,
                             const std::string& p,
@@ -202,20 +92,11 @@ std::string append_expanded(ListBuilder& list,
   const auto kv_b = list.linear(p + ".attn.kv_b", cache, w + ".self_attn.kv_b_proj.weight", keys);
   list.last().kv_bytes = keys * c.kv_lora_rank * dtype_bytes(DType::kBF16);
 
-  Op probs{.id = p + ".attn.probs",
-           .kind = OpKind::kAttentionProbs,
-           .inputs = {q, q_rope, kv_b, cache},
-           .shape = {tokens, heads, list.workload().max_keys()},
-           .dtype = DType::kF32,
-           .flops = 2 * pairs * heads * c.qk_head_dim(),
-           .kv_bytes = keys * c.qk_rope_head_dim * dtype_bytes(DType::kBF16)};
-  Op lse = probs;
-  lse.id = p + ".attn.lse";
-  lse.kind = OpKind::kAttentionLse;
-  lse.shape = {tokens, heads};
-  lse.optional = true;
-  list.add(probs);
-  list.add(lse);
+  append_softmax(list,
+                 p,
+                 {q, q_rope, kv_b, cache},
+                 2 * pairs * heads * c.qk_head_dim(),
+                 keys * c.qk_rope_head_dim * dtype_bytes(DType::kBF16));
   return list.add({.id = p + ".attn.context",
                    .kind = OpKind::kAttentionContext,
                    .inputs = {p + ".attn.probs", kv_b},
@@ -247,21 +128,11 @@ std::string append_absorbed(ListBuilder& list,
             .flops = 2 * tokens * heads * c.qk_nope_head_dim * c.kv_lora_rank});
   list.last().weight_bytes = uk_bytes;
 
-  Op probs{.id = p + ".attn.probs",
-           .kind = OpKind::kAttentionProbs,
-           .inputs = {p + ".attn.q_latent", q_rope, cache},
-           .shape = {tokens, heads, list.workload().max_keys()},
-           .dtype = DType::kF32,
-           .flops = 2 * pairs * heads * c.latent_dim(),
-           .kv_bytes = keys * c.latent_dim() * dtype_bytes(DType::kBF16)};
-  Op lse = probs;
-  lse.id = p + ".attn.lse";
-  lse.kind = OpKind::kAttentionLse;
-  lse.shape = {tokens, heads};
-  lse.optional = true;
-  list.add(probs);
-  list.add(lse);
-
+  append_softmax(list,
+                 p,
+                 {p + ".attn.q_latent", q_rope, cache},
+                 2 * pairs * heads * c.latent_dim(),
+                 keys * c.latent_dim() * dtype_bytes(DType::kBF16));
   list.add({.id = p + ".attn.o_latent",
             .kind = OpKind::kOutputLatent,
             .inputs = {p + ".attn.probs", cache},
@@ -369,22 +240,14 @@ std::string append_moe(ListBuilder& list, const std::string& p, const std::strin
 
   const std::string expert = p + ".moe.expert.*";
   const std::string expert_weight = w + ".mlp.experts.*";
-  const auto gate = list.expert_linear(expert + ".gate", xn, ids, expert_weight + ".gate_proj.weight");
-  const auto up = list.expert_linear(expert + ".up", xn, ids, expert_weight + ".up_proj.weight");
+  const auto gate = list.expert_linear(expert + ".gate", {xn, ids}, expert_weight + ".gate_proj.weight");
+  const auto up = list.expert_linear(expert + ".up", {xn, ids}, expert_weight + ".up_proj.weight");
   const auto act = list.add({.id = expert + ".act",
                              .kind = OpKind::kSwiglu,
                              .inputs = {gate, up},
                              .shape = {-1, c.moe_intermediate_size},
                              .num_parts = c.n_routed_experts});
-  const auto down = list.add({.id = expert,
-                              .kind = OpKind::kLinear,
-                              .inputs = {act},
-                              .shape = {-1, c.hidden_size},
-                              .num_parts = c.n_routed_experts,
-                              .flops = 2 * list.routed_rows() * c.hidden_size * c.moe_intermediate_size,
-                              .weight_bytes = c.n_routed_experts *
-                                              list.weight_bytes(w + ".mlp.experts.0.down_proj.weight")});
-  list.last().weights = {expert_weight + ".down_proj.weight"};
+  const auto down = list.expert_linear(expert, {act}, expert_weight + ".down_proj.weight");
   const auto routed = list.add({.id = p + ".moe.routed",
                                 .kind = OpKind::kCombine,
                                 .inputs = {ids, weights, down},
@@ -519,11 +382,11 @@ Op expert_part(const Op& grouped, int64_t expert) {
   Op part = grouped;
   part.expert = expert;
   part.num_parts = 1;
-  part.id = ListBuilder::replace_star(part.id, expert);
+  part.id = with_expert(part.id, expert);
   for (auto* names : {&part.inputs, &part.weights}) {
     for (std::string& name : *names) {
       if (name.find('*') != std::string::npos) {
-        name = ListBuilder::replace_star(name, expert);
+        name = with_expert(name, expert);
       }
     }
   }
