@@ -37,6 +37,14 @@ std::vector<Case> chosen_cases(const GoldenFile& golden, const std::vector<std::
   return cases;
 }
 
+// Ids that are not a choice at all stay what they are: diverged.
+bool is_pinned(PinRouting pin, const OpResult& result) {
+  const bool ids = result.op.ends_with(".moe.topk_ids") || result.op.ends_with(".moe.group_ids");
+  const bool weights = result.op.ends_with(".moe.topk_weights");
+  const bool illegal = result.divergence && result.divergence->token < 0;
+  return !illegal && ((ids && pin != PinRouting::kNone) || (weights && pin == PinRouting::kIdsAndWeights));
+}
+
 }  // namespace
 
 Verdict compare(const model::ModelConfig& config,
@@ -63,6 +71,11 @@ Verdict compare(const model::ModelConfig& config,
     const auto recompute = make_recompute(workload, num_sigmas);
     CaseJudge judge(config, current, workload, *recompute, num_sigmas);
     auto results = judge.judge();
+    const auto num_judged = results.size();
+    std::erase_if(results, [&](const OpResult& r) { return is_pinned(options.pin_routing, r); });
+    if (results.size() < num_judged) {
+      notes.insert(step.name + ": routing pinned to the dump's, not judged");
+    }
     std::move(results.begin(), results.end(), std::back_inserter(verdict.ops));
     notes.insert(judge.notes().begin(), judge.notes().end());
   }

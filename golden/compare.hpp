@@ -15,9 +15,13 @@
 
 namespace golden {
 
+// What of a dump's routing is taken as given instead of judged: to look at the rest of a run whose router is known to differ.
+enum class PinRouting { kNone, kIds, kIdsAndWeights };
+
 struct CompareOptions {
   std::vector<std::string> cases;  // empty: every case of the golden file
   bool strict = false;
+  PinRouting pin_routing = PinRouting::kNone;
   std::function<void(const std::string& case_name)> on_case = {};  // progress
 };
 

@@ -12,6 +12,7 @@
 #include "golden/store.hpp"
 #include "tools/cli.hpp"
 #include "tools/record.hpp"
+#include "tools/score.hpp"
 #include "tools/synthetic/argument.hpp"
 #include "tools/recompute.hpp"
 
@@ -27,6 +28,7 @@ struct VerifyFlags {
   std::string junit;
   bool json = false;
   bool strict = false;
+  std::string pin_routing;
   int num_threads = default_threads();
 };
 
@@ -115,6 +117,19 @@ void write_text(const std::string& path, const std::string& text) {
   }
 }
 
+golden::PinRouting parse_pin(const std::string& text) {
+  if (text.empty()) {
+    return golden::PinRouting::kNone;
+  }
+  if (text == "ids") {
+    return golden::PinRouting::kIds;
+  }
+  if (text == "ids+weights") {
+    return golden::PinRouting::kIdsAndWeights;
+  }
+  model::throw_input_error("--pin-routing {}: expected ids or ids+weights", text);
+}
+
 int run_verify(const VerifyFlags& flags) {
   const auto golden = golden::read_golden(flags.golden);
   const auto& manifest = golden.manifest;
@@ -140,7 +155,7 @@ int run_verify(const VerifyFlags& flags) {
   const ModeFlags mode{manifest.mode, manifest.profile, manifest.gemm, manifest.scale, manifest.attention};
   const auto rules = rules_of(mode);
   const golden::CompareOptions options{
-      .cases = cases, .strict = flags.strict, .on_case = [](const std::string& name) { show_progress("comparing " + name); }};
+      .cases = cases, .strict = flags.strict, .pin_routing = parse_pin(flags.pin_routing), .on_case = [](const std::string& name) { show_progress("comparing " + name); }};
   const auto verdict =
       golden::compare(weights.config(), golden, dump, options, [&](const model::Workload& workload, double num_sigmas) {
         return std::make_unique<ReferenceRecompute>(weights, rules, workload, num_sigmas, flags.num_threads);
@@ -171,17 +186,26 @@ int main(int argc, char** argv) {
                   "Examples:\n"
                   "  dsv3-verify --golden g.safetensors --checkpoint DIR --against dump.safetensors --format v32\n"
                   "  dsv3-verify --golden g.safetensors --against mine.safetensors --case p7 --json\n"
+                  "  dsv3-verify score\n"
                   "Exit codes: 0 pass, 1 fail, 2 undecided, or bad usage or input.");
   tools::VerifyFlags flags;
-  app.add_option("--golden", flags.golden, "golden file that dsv3-golden recorded")->required();
+  auto* golden = app.add_option("--golden", flags.golden, "golden file that dsv3-golden recorded")->required();
   app.add_option("--checkpoint", flags.checkpoint, "directory or synthetic:NAME[?seed=N] (default: the one the golden file names)");
-  app.add_option("--against", flags.against, "dump to judge")->required();
+  auto* against = app.add_option("--against", flags.against, "dump to judge")->required();
   app.add_option("--format", flags.format, "names in the dump: " + fmt::format("{}", fmt::join(golden::known_formats(), ", ")))
       ->capture_default_str();
   app.add_option("--case", flags.case_names, "judge only these cases (repeat, or separate by commas)");
   app.add_flag("--json", flags.json, "machine-readable verdict");
   app.add_option("--junit", flags.junit, "write a JUnit report here");
+  app.add_option("--pin-routing", flags.pin_routing, "take the dump's routing as given, unjudged: ids or ids+weights");
   app.add_flag("--strict", flags.strict, "a legal variant or a routing flip is a failure too");
   app.add_option("--threads", flags.num_threads, "threads")->check(CLI::Range(1, 1024));
-  return tools::run_main(app, argc, argv, [&] { return tools::run_verify(flags); });
+  tools::ScoreFlags score_flags{.num_threads = tools::default_threads()};
+  auto* score = app.add_subcommand("score", "judge every planted fault and many legal runs, beside the figures that others use");
+  tools::add_score(*score, score_flags);
+  score->preparse_callback([&](size_t) {
+    golden->required(false);
+    against->required(false);
+  });
+  return tools::run_main(app, argc, argv, [&] { return score->parsed() ? tools::run_score(score_flags) : tools::run_verify(flags); });
 }

@@ -218,6 +218,21 @@ TEST(VerifyMini, AnExpertChosenThoughABetterOneWasThere_Diverges) {
   EXPECT_EQ(verdict.first_divergence()->divergence->token, 3);
 }
 
+TEST(VerifyMini, PinnedRouting_JudgesTheRestUnderTheDumpsChoice) {
+  // A run whose router has its bias in the mixing weights: with ids and weights pinned, everything else is right.
+  RecordJob job;
+  job.fault = "bb-02";
+  const auto faulty = mini().record({}, {"p7"}, job);
+  const golden::Dump dump{.tensors = faulty.tensors, .unused = {}};
+  EXPECT_EQ(mini().compare(golden_v32(), dump, {.cases = {"p7"}}).outcome, Verdict::Outcome::kFail);
+  EXPECT_EQ(mini().compare(golden_v32(), dump, {.cases = {"p7"}, .pin_routing = golden::PinRouting::kIds}).outcome,
+            Verdict::Outcome::kFail);
+  const auto pinned =
+      mini().compare(golden_v32(), dump, {.cases = {"p7"}, .pin_routing = golden::PinRouting::kIdsAndWeights});
+  EXPECT_EQ(pinned.outcome, Verdict::Outcome::kPass) << complaints(pinned);
+  EXPECT_EQ(pinned.notes, (std::vector<std::string>{"p7: routing pinned to the dump's, not judged"}));
+}
+
 TEST(VerifyMini, ExpertIdsOutOfRange_DivergeInsteadOfCrashing) {
   for (const int32_t bad : {-1, 16, std::numeric_limits<int32_t>::max()}) {
     auto dump = independent_dump();
