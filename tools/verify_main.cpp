@@ -9,8 +9,10 @@
 
 #include "golden/compare.hpp"
 #include "golden/formats.hpp"
+#include "golden/ranks.hpp"
 #include "golden/store.hpp"
 #include "tools/cli.hpp"
+#include "tools/op_pack.hpp"
 #include "tools/record.hpp"
 #include "tools/score.hpp"
 #include "tools/synthetic/argument.hpp"
@@ -29,6 +31,7 @@ struct VerifyFlags {
   bool json = false;
   bool strict = false;
   std::string pin_routing;
+  std::string layout;
   int num_threads = default_threads();
 };
 
@@ -61,7 +64,7 @@ std::string element_text(const golden::Divergence& d) {
 }
 
 void print_divergence(const golden::Divergence& d) {
-  fmt::print("first divergence: {} in case {}, token {}\n", d.op, d.case_name, d.token);
+  fmt::print("first divergence: {} in case {}, token {}, rank {}\n", d.op, d.case_name, d.token, d.rank);
   fmt::print("  {}\n", d.reason);
   if (!d.coordinate.empty()) {
     fmt::print("  worst element: {}\n", element_text(d));
@@ -117,6 +120,19 @@ void write_text(const std::string& path, const std::string& text) {
   }
 }
 
+// The dump, put together if it is one of many ranks.
+golden::GatheredDump read_ranks(const VerifyFlags& flags, const model::ModelConfig& config, const std::vector<golden::Case>& cases) {
+  if (flags.layout.empty()) {
+    return {.dump = golden::read_dump(flags.against, flags.format, config, cases), .origins = {}, .disagreements = {}};
+  }
+  const auto layout = golden::parse_rank_layout(flags.layout);
+  std::vector<golden::Dump> ranks;
+  for (const auto& file : golden::files_by_rank(flags.against, layout)) {
+    ranks.push_back(golden::read_dump(file, flags.format, config, cases));
+  }
+  return golden::gather_ranks(layout, ranks, config, cases);
+}
+
 golden::PinRouting parse_pin(const std::string& text) {
   if (text.empty()) {
     return golden::PinRouting::kNone;
@@ -151,15 +167,17 @@ int run_verify(const VerifyFlags& flags) {
     }
   }
   const CheckedWeights weights(*checkpoint.weights, manifest);
-  const auto dump = golden::read_dump(flags.against, flags.format, weights.config(), manifest.cases);
+  const auto gathered = read_ranks(flags, weights.config(), manifest.cases);
+  const golden::Dump& dump = gathered.dump;
   const ModeFlags mode{manifest.mode, manifest.profile, manifest.gemm, manifest.scale, manifest.attention};
   const auto rules = rules_of(mode);
   const golden::CompareOptions options{
       .cases = cases, .strict = flags.strict, .pin_routing = parse_pin(flags.pin_routing), .on_case = [](const std::string& name) { show_progress("comparing " + name); }};
-  const auto verdict =
+  auto verdict =
       golden::compare(weights.config(), golden, dump, options, [&](const model::Workload& workload, double num_sigmas) {
         return std::make_unique<ReferenceRecompute>(weights, rules, workload, num_sigmas, flags.num_threads);
       });
+  golden::assign_ranks(gathered, verdict);
   clear_progress();
   if (!flags.junit.empty()) {
     write_text(flags.junit, golden::to_junit(verdict));
@@ -189,14 +207,15 @@ int main(int argc, char** argv) {
                   "  dsv3-verify score\n"
                   "Exit codes: 0 pass, 1 fail, 2 undecided, or bad usage or input.");
   tools::VerifyFlags flags;
-  auto* golden = app.add_option("--golden", flags.golden, "golden file that dsv3-golden recorded")->required();
+  auto* golden = app.add_option("--golden", flags.golden, "golden file that dsv3-golden recorded");
   app.add_option("--checkpoint", flags.checkpoint, "directory or synthetic:NAME[?seed=N] (default: the one the golden file names)");
-  auto* against = app.add_option("--against", flags.against, "dump to judge")->required();
+  auto* against = app.add_option("--against", flags.against, "dump to judge");
   app.add_option("--format", flags.format, "names in the dump: " + fmt::format("{}", fmt::join(golden::known_formats(), ", ")))
       ->capture_default_str();
   app.add_option("--case", flags.case_names, "judge only these cases (repeat, or separate by commas)");
   app.add_flag("--json", flags.json, "machine-readable verdict");
   app.add_option("--junit", flags.junit, "write a JUnit report here");
+  app.add_option("--layout", flags.layout, "--against is a directory with one file a rank: tp8, ep8, dp8ep8, tp4dp2ep8, ...");
   app.add_option("--pin-routing", flags.pin_routing, "take the dump's routing as given, unjudged: ids or ids+weights");
   app.add_flag("--strict", flags.strict, "a legal variant or a routing flip is a failure too");
   app.add_option("--threads", flags.num_threads, "threads")->check(CLI::Range(1, 1024));

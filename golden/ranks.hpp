@@ -1,0 +1,58 @@
+// A dump of many ranks put together: shards joined, replicas held against each other, and who held what remembered.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "golden/formats.hpp"
+#include "golden/verdict.hpp"
+#include "model/config.hpp"
+
+namespace golden {
+
+// "tp8", "ep8", "dp8ep8", "tp4dp2ep8". World size is tp * dp, or ep where that is larger; rank = dp_rank * (world / dp) + rest.
+// A DP rank holds its share of the tokens, in rank order; a TP rank its heads and columns; an EP rank its experts; everything else is a
+// replica. Numbers in any order, each at most once.
+struct RankLayout {
+  int64_t tp = 1;
+  int64_t ep = 1;
+  int64_t dp = 1;
+
+  [[nodiscard]] int64_t world_size() const;
+};
+
+// Throws InputError naming the text and what was expected.
+RankLayout parse_rank_layout(std::string_view text);
+
+// Files of a directory by rank: the number after "rank" in each name (rank0.safetensors, dump_rank=3.safetensors). Throws InputError
+// when a rank is missing, doubled or too large for the layout.
+std::vector<std::filesystem::path> files_by_rank(const std::filesystem::path& directory, const RankLayout& layout);
+
+// Where a joined tensor came from.
+struct RankOrigin {
+  size_t dimension = 0;             // along which it was joined
+  std::vector<int64_t> begins;      // first index of each piece
+  std::vector<int64_t> ranks;       // who held it
+};
+
+struct GatheredDump {
+  Dump dump;
+  std::map<std::string, RankOrigin> origins;      // "<case>/<op>" of joined tensors and of experts
+  std::map<std::string, int64_t> disagreements;   // replicas that differ: the rank that stands alone (or comes later)
+};
+
+// `ranks`: the dump of each rank in our names. Throws InputError when shards do not add up to the op's shape.
+GatheredDump gather_ranks(const RankLayout& layout,
+                          const std::vector<Dump>& ranks,
+                          const model::ModelConfig& config,
+                          const std::vector<Case>& cases);
+
+// Names the rank in every result: of the worst element of a diverged op, and of a replica that differs from the others, which makes
+// its op diverge.
+void assign_ranks(const GatheredDump& gathered, Verdict& verdict);
+
+}  // namespace golden
