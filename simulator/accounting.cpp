@@ -66,33 +66,43 @@ Component component_of(const CatalogTensor& tensor, int64_t num_layers) {
   return has(".mlp.") ? Component::kDenseFfn : Component::kNorms;
 }
 
+Amount& Amount::operator+=(const Amount& other) {
+  weights += other.weights;
+  fp8_bytes += other.fp8_bytes;
+  bf16_bytes += other.bf16_bytes;
+  return *this;
+}
+
+Amount Amount::share(int64_t taken, int64_t parts) const {
+  CHECK(parts > 0 && weights % parts == 0 && fp8_bytes % parts == 0 && bf16_bytes % parts == 0);
+  return {weights / parts * taken, fp8_bytes / parts * taken, bf16_bytes / parts * taken};
+}
+
 std::vector<ComponentCount> count_components(const DescribedModel& described) {
-  std::map<Component, ComponentCount> counts;
+  std::map<Component, Amount> amounts;
   for (const CatalogTensor& tensor : described.bf16_tensors) {
-    ComponentCount& count = counts[component_of(tensor, described.num_layers)];
-    count.all.weights += model::num_elements(tensor.shape);
-    count.all.bf16_bytes += tensor_bytes(tensor);
+    amounts[component_of(tensor, described.num_layers)] +=
+        {.weights = model::num_elements(tensor.shape), .bf16_bytes = tensor_bytes(tensor)};
   }
   for (const CatalogTensor& tensor : described.fp8_tensors) {
-    counts[component_of(tensor, described.num_layers)].fp8_bytes += tensor_bytes(tensor);
+    amounts[component_of(tensor, described.num_layers)] += {.fp8_bytes = tensor_bytes(tensor)};
   }
-  std::vector<ComponentCount> result;
+  std::vector<ComponentCount> counts;
   for (const Component component : kComponents) {
-    const auto found = counts.find(component);
-    if (found == counts.end()) {
+    const auto found = amounts.find(component);
+    if (found == amounts.end()) {
       continue;
     }
-    ComponentCount count = found->second;
-    count.component = component;
+    ComponentCount count{.component = component, .all = found->second, .active = {}, .always = {}};
     if (component == Component::kRoutedExperts) {
-      count.active.weights = count.all.weights / described.num_experts * described.experts_per_token;
+      count.active = count.all.share(described.experts_per_token, described.num_experts);
     } else if (component != Component::kMtp) {
-      count.active.weights = count.all.weights;
-      count.always.weights = component == Component::kEmbedding && !is_tied(described) ? 0 : count.all.weights;
+      count.active = count.all;
+      count.always = component == Component::kEmbedding && !is_tied(described) ? Amount{} : count.all;
     }
-    result.push_back(count);
+    counts.push_back(count);
   }
-  return result;
+  return counts;
 }
 
 WeightTotals weight_totals(const DescribedModel& described) {
@@ -104,23 +114,18 @@ WeightTotals weight_totals(const DescribedModel& described) {
       totals.num_mtp = count.all.weights;
       continue;
     }
-    totals.all.weights += count.all.weights;
-    totals.active.weights += count.active.weights;
-    totals.always.weights += count.always.weights;
-    totals.all.fp8_bytes += count.all.fp8_bytes;
-    totals.all.bf16_bytes += count.all.bf16_bytes;
-    if (count.component == Component::kRoutedExperts) {
-      const int64_t num_experts = described.num_moe_layers * described.num_experts;
-      totals.routed.weights = count.all.weights;
-      totals.expert.weights = count.all.weights / num_experts;
-      totals.expert.fp8_bytes = count.all.fp8_bytes / num_experts;
-      totals.expert.bf16_bytes = count.all.bf16_bytes / num_experts;
-    } else if (count.component == Component::kAttention) {
-      totals.attention_weights_per_layer = count.all.weights / described.num_layers;
-    } else if (count.component == Component::kEmbedding) {
-      num_embedding = count.all.weights;
-    } else if (count.component == Component::kHead) {
-      num_head = count.all.weights;
+    totals.all += count.all;
+    totals.active += count.active;
+    totals.always += count.always;
+    switch (count.component) {
+      case Component::kRoutedExperts:
+        totals.routed = count.all;
+        totals.expert = count.all.share(1, described.num_moe_layers * described.num_experts);
+        break;
+      case Component::kAttention: totals.attention_weights_per_layer = count.all.weights / described.num_layers; break;
+      case Component::kEmbedding: num_embedding = count.all.weights; break;
+      case Component::kHead: num_head = count.all.weights; break;
+      default: break;
     }
   }
   totals.num_active_without_embedding = totals.active.weights - (is_tied(described) ? 0 : num_embedding);
@@ -129,16 +134,16 @@ WeightTotals weight_totals(const DescribedModel& described) {
 }
 
 StepRead step_read(const DescribedModel& described, const WeightTotals& totals, int64_t num_tokens) {
-  const auto num_layers = static_cast<double>(described.num_moe_layers);
   const double num_active = expected_active_experts(described.num_experts, described.experts_per_token, num_tokens);
-  const double num_unused = num_layers * (static_cast<double>(described.num_experts) - num_active);
-  const auto read = [&](int64_t all, int64_t expert) {
-    return static_cast<double>(all) - num_unused * static_cast<double>(expert);
-  };
-  return {.num_active_experts = num_active,
-          .num_weights = read(totals.all.weights, totals.expert.weights),
-          .fp8_bytes = read(totals.all.fp8_bytes, totals.expert.fp8_bytes),
-          .bf16_bytes = read(totals.all.bf16_bytes, totals.expert.bf16_bytes)};
+  const double num_experts = num_active * static_cast<double>(described.num_moe_layers);
+  StepRead read{.num_active_experts = num_active,
+                .expert_weights = num_experts * static_cast<double>(totals.expert.weights),
+                .expert_fp8_bytes = num_experts * static_cast<double>(totals.expert.fp8_bytes),
+                .expert_bf16_bytes = num_experts * static_cast<double>(totals.expert.bf16_bytes)};
+  read.num_weights = static_cast<double>(totals.all.weights - totals.routed.weights) + read.expert_weights;
+  read.fp8_bytes = static_cast<double>(totals.all.fp8_bytes - totals.routed.fp8_bytes) + read.expert_fp8_bytes;
+  read.bf16_bytes = static_cast<double>(totals.all.bf16_bytes - totals.routed.bf16_bytes) + read.expert_bf16_bytes;
+  return read;
 }
 
 GpuWeights gpu_weights(const DescribedModel& described, const WeightTotals& totals, int64_t ep) {

@@ -42,7 +42,9 @@ struct Amount {
   int64_t fp8_bytes = 0;
   int64_t bf16_bytes = 0;
 
-  bool operator==(const Amount&) const = default;
+  Amount& operator+=(const Amount& other);
+  // Of `parts` equal ones, `taken`. Exact.
+  [[nodiscard]] Amount share(int64_t taken, int64_t parts) const;
 };
 
 struct ComponentCount {
@@ -80,6 +82,9 @@ struct StepRead {
   double num_weights = 0;         // both tables counted
   double fp8_bytes = 0;
   double bf16_bytes = 0;
+  double expert_weights = 0;  // of them in routed experts
+  double expert_fp8_bytes = 0;
+  double expert_bf16_bytes = 0;
 };
 
 StepRead step_read(const DescribedModel& described, const WeightTotals& totals, int64_t num_tokens);

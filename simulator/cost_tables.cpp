@@ -41,6 +41,11 @@ void check_options(const DescribedModel& described, const CostOptions& options) 
   }
 }
 
+// In JSON and CSV only: the text has room for the weights.
+Column bytes_column(const char* key) {
+  return {.key = key, .heading = key, .is_hidden = true};
+}
+
 Table model_table(const DescribedModel& described, const WeightTotals& totals) {
   const auto weights = [](const char* key, const char* heading) {
     return Column{.key = key, .heading = heading, .unit = "B", .divisor = kBillion, .decimals = 2};
@@ -62,6 +67,12 @@ Table model_table(const DescribedModel& described, const WeightTotals& totals) {
                           {"expert_weights", "one routed expert", "M", kMillion, 2},
                           {"attention_weights_per_layer", "attention of a layer", "M", kMillion, 1},
                           {"routed_frac", "share of the routed experts", "%", 0.01, 1},
+                          bytes_column("total_fp8_bytes"),
+                          bytes_column("total_bf16_bytes"),
+                          bytes_column("active_fp8_bytes"),
+                          bytes_column("active_bf16_bytes"),
+                          bytes_column("always_read_fp8_bytes"),
+                          bytes_column("always_read_bf16_bytes"),
                           {"kv_bytes_per_token", "KV cache of a token, BF16", "B"},
                           {"kv_bytes_per_token_mha", "the same heads without sharing (MHA)", "B"}},
               .is_record = true};
@@ -80,6 +91,12 @@ Table model_table(const DescribedModel& described, const WeightTotals& totals) {
              described.num_experts > 0 ? Cell(totals.expert.weights) : Cell(),
              totals.attention_weights_per_layer,
              totals.routed_frac(),
+             totals.all.fp8_bytes,
+             totals.all.bf16_bytes,
+             totals.active.fp8_bytes,
+             totals.active.bf16_bytes,
+             totals.always.fp8_bytes,
+             totals.always.bf16_bytes,
              2 * described.kv_values_per_token,
              2 * described.kv_values_per_token_mha});
   return table;
@@ -93,14 +110,22 @@ Table component_table(const DescribedModel& described) {
                           {"active_weights", "active"},
                           {"always_read_weights", "always"},
                           {"fp8_bytes", "FP8", "GB", kBillion, 3},
-                          {"bf16_bytes", "BF16", "GB", kBillion, 3}}};
+                          {"bf16_bytes", "BF16", "GB", kBillion, 3},
+                          bytes_column("active_fp8_bytes"),
+                          bytes_column("active_bf16_bytes"),
+                          bytes_column("always_read_fp8_bytes"),
+                          bytes_column("always_read_bf16_bytes")}};
   for (const ComponentCount& count : count_components(described)) {
     table.add({std::string(component_name(count.component)),
                count.all.weights,
                count.active.weights,
                count.always.weights,
                count.all.fp8_bytes,
-               count.all.bf16_bytes});
+               count.all.bf16_bytes,
+               count.active.fp8_bytes,
+               count.active.bf16_bytes,
+               count.always.fp8_bytes,
+               count.always.bf16_bytes});
   }
   return table;
 }
@@ -113,8 +138,11 @@ Table batch_table(const DescribedModel& described, const WeightTotals& totals, c
                           {"rows_per_expert", "rows per expert", "Tk/E", 1, 2},
                           {"rows_per_active_expert", "per active one", "rows", 1, 2},
                           {"read_weights", "parameters", "B", kBillion, 1},
+                          {"read_expert_weights", "of experts", "B", kBillion, 1},
                           {"read_fp8_bytes", "FP8", "GB", kBillion, 1},
-                          {"read_bf16_bytes", "BF16", "GB", kBillion, 1}}};
+                          {"read_bf16_bytes", "BF16", "GB", kBillion, 1},
+                          bytes_column("read_expert_fp8_bytes"),
+                          bytes_column("read_expert_bf16_bytes")}};
   for (const int64_t batch : batches) {
     const StepRead read = step_read(described, totals, batch);
     const auto rows = static_cast<double>(batch * described.experts_per_token);
@@ -124,8 +152,11 @@ Table batch_table(const DescribedModel& described, const WeightTotals& totals, c
                has_experts ? Cell(rows / static_cast<double>(described.num_experts)) : Cell(),
                has_experts ? Cell(rows / read.num_active_experts) : Cell(),
                read.num_weights,
+               read.expert_weights,
                read.fp8_bytes,
-               read.bf16_bytes});
+               read.bf16_bytes,
+               read.expert_fp8_bytes,
+               read.expert_bf16_bytes});
   }
   return table;
 }

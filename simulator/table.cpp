@@ -61,11 +61,14 @@ bool is_text_column(const Table& table, size_t column) {
 std::string record_text(const Table& table) {
   size_t width = 0;
   for (const Column& column : table.columns) {
-    width = std::max(width, column.heading.size());
+    width = std::max(width, column.is_hidden ? 0 : column.heading.size());
   }
   std::string text = table.title + "\n";
   for (size_t i = 0; i < table.columns.size(); ++i) {
     const Column& column = table.columns[i];
+    if (column.is_hidden) {
+      continue;
+    }
     text += fmt::format("  {:<{}}  {}{}{}\n",
                         column.heading,
                         width,

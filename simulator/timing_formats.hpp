@@ -27,6 +27,7 @@ struct TimingFormat {
   TimingKind kind;
   std::vector<FormatAxis> axes;
   std::vector<FormatTime> times;
+  std::string_view needed_label = {};  // for a format without axes
 };
 
 std::span<const TimingFormat> timing_formats();

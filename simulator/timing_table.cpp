@@ -17,8 +17,8 @@
 namespace simulator {
 namespace {
 
-constexpr std::array<std::pair<std::string_view, double>, 4> kUnits{
-    {{"_ns", 1e-3}, {"_us", 1.0}, {"_ms", 1e3}, {"_s", 1e6}}};
+constexpr std::array<std::pair<std::string_view, double>, 5> kUnits{
+    {{"(us)", 1.0}, {"_ns", 1e-3}, {"_us", 1.0}, {"_ms", 1e3}, {"_s", 1e6}}};
 
 struct TimeColumn {
   size_t idx = 0;
@@ -71,9 +71,42 @@ std::optional<Match> match_format(const CsvTable& csv, const TimingFormat& forma
     }
     match.axis_columns.push_back(*column);
   }
+  if (!format.needed_label.empty() && !find_column(csv, format.needed_label)) {
+    return std::nullopt;
+  }
   const bool has_times =
       std::ranges::all_of(format.times, [&](const FormatTime& time) { return match_time(csv, time, match); });
   return has_times ? std::optional(match) : std::nullopt;
+}
+
+// "; closest is gemm, which also needs k": the format most of whose axes are there, if any is.
+std::string closest_format(const CsvTable& csv) {
+  std::string closest;
+  double best_frac = 0;
+  for (const TimingFormat& format : timing_formats()) {
+    std::string missing;
+    int64_t num_found = 0;
+    for (const FormatAxis& axis : format.axes) {
+      if (find_column(csv, axis.column)) {
+        ++num_found;
+      } else {
+        missing += fmt::format("{}{}", missing.empty() ? "" : ", ", axis.column);
+      }
+    }
+    Match match;
+    for (const FormatTime& time : format.times) {
+      if (!match_time(csv, time, match)) {
+        missing += fmt::format("{}{}_us", missing.empty() ? "" : ", ", time.column);
+      }
+    }
+    const double frac =
+        format.axes.empty() ? 0 : static_cast<double>(num_found) / static_cast<double>(format.axes.size());
+    if (frac > best_frac && !missing.empty()) {
+      best_frac = frac;
+      closest = fmt::format("; closest is {}, which also needs {}", format.name, missing);
+    }
+  }
+  return closest;
 }
 
 // The format that explains most columns.
@@ -89,9 +122,10 @@ Match best_match(const CsvTable& csv) {
     }
   }
   if (!best) {
-    model::throw_input_error("{}: its columns ({}) are those of no known timing table",
+    model::throw_input_error("{}: its columns ({}) are those of no known timing table{}",
                              csv.path,
-                             model::printable(fmt::format("{}", fmt::join(csv.columns, ","))));
+                             model::printable(fmt::format("{}", fmt::join(csv.columns, ","))),
+                             closest_format(csv));
   }
   if (!best->bad_units.empty()) {
     model::throw_input_error("{}: column {}: expected a unit that is known: _ns, _us, _ms or _s",
@@ -147,6 +181,7 @@ std::string_view timing_kind_name(TimingKind kind) {
     case TimingKind::kCollective: return "collective";
     case TimingKind::kDispatch: return "dispatch";
     case TimingKind::kLayer: return "layer";
+    case TimingKind::kLink: return "link";
   }
   model::throw_check_error(__FILE__, __LINE__, "unknown timing kind");
 }

@@ -22,6 +22,7 @@ enum class TimingKind {
   kCollective,   // all-reduce and friends by message size
   kDispatch,     // dispatch and combine of a token batch
   kLayer,        // a layer, or a mixed batch, by tokens
+  kLink,         // one small message
 };
 
 std::string_view timing_kind_name(TimingKind kind);

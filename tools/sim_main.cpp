@@ -48,11 +48,11 @@ void add_cost(CLI::App& app, CostFlags& flags) {
       "\nExample:\n"
       "  $ dsv3-sim cost --model deepseek-v3 --batch 1,32,128 --table batch\n"
       "  Read in one step by a batch, routing uniform, both tables counted\n"
-      "    tokens  active experts  rows per expert  per active one  parameters    FP8     BF16\n"
-      "                of a layer             Tk/E            rows           B     GB       GB\n"
-      "         1             8.0             0.03            1.00        37.6   39.5     75.1\n"
-      "        32           163.3             1.00            1.57       434.3  436.3    868.6\n"
-      "       128           251.6             4.00            4.07       659.8  661.9  1,319.6\n");
+      "    tokens  active experts  rows per expert  per active one  parameters  of experts    FP8     BF16\n"
+      "                of a layer             Tk/E            rows           B           B     GB       GB\n"
+      "         1             8.0             0.03            1.00        37.6        20.4   39.5     75.1\n"
+      "        32           163.3             1.00            1.57       434.3       417.2  436.3    868.6\n"
+      "       128           251.6             4.00            4.07       659.8       642.7  661.9  1,319.6\n");
 }
 
 struct WalkFlags {

@@ -77,6 +77,16 @@ TEST(Accounting, DeepSeekV3_ComponentsAddUpToTheTotal) {
   EXPECT_EQ(bf16_bytes, 2 * num_weights + 2 * 59 * 256);  // the router bias is FP32
 }
 
+// Always read: neither the experts nor the embedding table. Bytes follow the same rule as weights.
+TEST(Accounting, DeepSeekV3_AlwaysReadIsTheRest) {
+  const WeightTotals& totals = v3_totals();
+  const int64_t table = 129280 * 7168;
+  EXPECT_EQ(totals.always.weights, totals.all.weights - 58LL * 256 * 44'040'192 - table);
+  EXPECT_EQ(totals.always.fp8_bytes, totals.all.fp8_bytes - 58 * 256 * totals.expert.fp8_bytes - 2 * table);
+  EXPECT_EQ(totals.active.fp8_bytes, totals.always.fp8_bytes + 58 * 8 * totals.expert.fp8_bytes + 2 * table);
+  EXPECT_EQ(totals.expert.bf16_bytes, 2 * 44'040'192);
+}
+
 TEST(Accounting, DeepSeekV3_StepReadsThePublishedShares) {
   const std::map<int64_t, double> active_experts{
       {1, 8.0}, {8, 57.4}, {32, 163.3}, {64, 222.4}, {128, 251.6}, {512, 256.0}};
@@ -128,6 +138,14 @@ TEST(Accounting, DeepSeekV3_CacheTakesItsPublishedBytes) {
   EXPECT_EQ(2 * deepseek_v3().kv_values_per_token, 70'272);
   EXPECT_EQ(rounded(70'272.0 * 131'072 / (1 << 30), 1), 8.6);
   EXPECT_EQ(2 * deepseek_v3().kv_values_per_token_mha, 61 * 128 * (192 + 128) * 2);
+}
+
+// From the config, not from V3's 576.
+TEST(Accounting, CacheOfAnotherLatentSize_FollowsTheConfig) {
+  model::ModelConfig config = model::built_in_config("deepseek-v3");
+  config.kv_lora_rank = 256;
+  config.qk_rope_head_dim = 32;
+  EXPECT_EQ(describe("test", config).kv_values_per_token, 61 * (256 + 32));
 }
 
 // 2 FLOPs for each active weight but the table's, gains and router biases; kv_b is used whole by q_latent and context.

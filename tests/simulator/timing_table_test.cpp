@@ -90,6 +90,32 @@ TEST(TimingTable, Aiconfigurator_IsReadInMilliseconds) {
       {20});
 }
 
+TEST(TimingTable, AiconfiguratorsWideTables_AreRead) {
+  expect_format(
+      "moe_dtype,moe_kernel,num_tokens,dp_num_tokens,rank0_num_tokens,num_slots,hidden_size,inter_size,topk,num_"
+      "experts,"
+      "moe_tp_size,moe_ep_size,distribution,simulation_mode,latency\nfp8,x,512,16,40,288,7168,2048,8,256,1,32,p,y,0."
+      "2\n",
+      "moe wide EP aiconfigurator",
+      TimingKind::kMoe,
+      {512, 16, 40, 288, 7168, 2048, 8, 256, 1, 32},
+      {200});
+  expect_format(
+      "node_num,hidden_size,num_token,num_topk,num_experts,dispatch_sms,dispatch_transmit_us,dispatch_notify_us,"
+      "combine_sms,combine_transmit_us,combine_notify_us\n4,7168,128,8,256,20,90,10,24,180,20\n",
+      "DeepEP normal aiconfigurator",
+      TimingKind::kDispatch,
+      {4, 128, 7168, 8, 256, 20, 24},
+      {90, 10, 180, 20});
+  expect_format(
+      "comm_backend,phase,comm_dtype,ep_size,node_num,hidden_size,topk,num_experts,sms,num_tokens,latency(us)\n"
+      "deepep,dispatch,fp8,16,2,7168,8,256,0,64,55\n",
+      "all-to-all of all backends aiconfigurator",
+      TimingKind::kDispatch,
+      {16, 2, 7168, 8, 256, 0, 64},
+      {55});
+}
+
 TEST(TimingTable, InferSim_IsRead) {
   expect_format("m,k,n,latency_us,mfu\n16,7168,1536,16.4,0.01\n", "gemm", TimingKind::kGemm, {16, 1536, 7168}, {16.4});
   expect_format(
@@ -112,6 +138,13 @@ TEST(TimingTable, DeepSeekSimulatorAndLlmServingSim_AreRead) {
                 TimingKind::kGemm,
                 {1, 64, 2112, 7168},
                 {9.4});
+  expect_format(
+      "b,s_q,mean_sk,h_q,h_kv,d,dv,causal,varlen,latency,tflops,bandwidth\n128,1,4096,128,1,576,512,True,False,0.29,1,"
+      "1\n",
+      "mla decode DeepSeek_Simulator",
+      TimingKind::kMlaDecode,
+      {128, 1, 4096, 128, 1, 576, 512},
+      {290});
   expect_format("layer,tokens,time_us\nattention,32,7.5\n", "layer LLMServingSim", TimingKind::kLayer, {32}, {7.5});
   expect_format(
       "tokens,activated_experts,time_us\n32,16,70\n", "experts LLMServingSim", TimingKind::kMoe, {32, 16}, {70});
@@ -167,7 +200,9 @@ TEST(TimingTable, BadRow_IsNamedByItsLine) {
 TEST(TimingTable, HeaderThatSaysTooLittle_IsRefused) {
   expect_refused("", "no header line");
   expect_refused("m,n,k,latency_us\n", "no rows");
-  expect_refused("m,n,latency_us\n1,1,1\n", "column m is unknown in a table of format link");
+  expect_refused("m,n,latency_us\n1,1,1\n",
+                 "(m,n,latency_us) are those of no known timing table; closest is gemm, which also needs k");
+  expect_refused("m,n,k,gpu\n1,1,1,x\n", "closest is gemm, which also needs latency_us");
   expect_refused("a,b\n1,2\n", "its columns (a,b) are those of no known timing table");
   expect_refused("m,n,k,colour,latency_us\n1,1,1,red,1\n", "column colour is unknown in a table of format gemm");
   expect_refused("m,m,k,latency_us\n1,1,1,1\n", "column m is there twice");
