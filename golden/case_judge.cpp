@@ -102,7 +102,8 @@ std::string CaseJudge::malformed(const model::Op& op, const model::TensorView& t
     return "shape " + model::shape_text(tensor.shape) + ", expected " + model::shape_text(expected);
   }
   if (is_choice(op) ? tensor.dtype != model::DType::kI32 : !is_number(tensor.dtype)) {
-    return "stored as " + std::string(model::dtype_name(tensor.dtype)) + (is_choice(op) ? ", expected I32" : ", expected F64, F32 or BF16");
+    return "stored as " + std::string(model::dtype_name(tensor.dtype)) +
+           (is_choice(op) ? ", expected I32" : ", expected F64, F32 or BF16");
   }
   return "";
 }
@@ -121,7 +122,8 @@ const model::TensorView* CaseJudge::usable(const std::string& id, Trace& trace) 
   std::string problem = malformed(op, *tensor);
   if (problem.empty() && is_choice(op)) {
     const bool groups = op.kind == model::OpKind::kRouterGroups;
-    problem = well_formed(*tensor, groups ? config_.n_group : config_.n_routed_experts) ? "" : "not a set of distinct ids";
+    problem =
+        well_formed(*tensor, groups ? config_.n_group : config_.n_routed_experts) ? "" : "not a set of distinct ids";
   }
   if (!problem.empty()) {
     trace.missing = trace.missing.empty() ? id + " (" + problem + ")" : trace.missing;
@@ -176,7 +178,8 @@ std::optional<OpInputs<Tensor>> CaseJudge::gather(
         return std::nullopt;
       }
       if (values_.from_golden(id)) {
-        notes_.insert(values_.step().name + "/" + id + ": earlier rows are not in the dump, the golden run's were used");
+        notes_.insert(values_.step().name + "/" + id +
+                      ": earlier rows are not in the dump, the golden run's were used");
       }
       result.inputs.push_back(before->bytes.empty() ? Tensor{} : give(*before));
       continue;
@@ -227,13 +230,17 @@ std::optional<model::TensorView> CaseJudge::bits(const model::Op& op, const std:
   const auto compute = [&](const model::Op& inner, const OpInputs<model::TensorView>& inputs) {
     return recompute_.bits(inner, inputs);
   };
-  const auto inputs = gather<model::TensorView>(op, block, [](const model::TensorView& t) { return t; }, compute, trace);
+  const auto inputs = gather<model::TensorView>(
+      op, block, [](const model::TensorView& t) { return t; }, compute, trace);
   return inputs ? std::optional(recompute_.bits(op, *inputs)) : std::nullopt;
 }
 
-model::Estimate CaseJudge::kept_rows(const model::Op& op, model::Estimate estimate, const model::TensorView& got) const {
+model::Estimate CaseJudge::kept_rows(const model::Op& op,
+                                     model::Estimate estimate,
+                                     const model::TensorView& got) const {
   const auto& rows = values_.step().rows;
-  const bool cut = (op.id == "final_norm" || op.id == "logits") && !rows.empty() && got.num_rows() != estimate.shape.front();
+  const bool cut =
+      (op.id == "final_norm" || op.id == "logits") && !rows.empty() && got.num_rows() != estimate.shape.front();
   if (!cut || got.num_rows() != static_cast<int64_t>(rows.size())) {
     return estimate;
   }
@@ -254,7 +261,10 @@ Divergence CaseJudge::divergence(const model::Op& op, const Trace& trace) const 
   return result;
 }
 
-void CaseJudge::judge_values(const model::Op& op, const std::string& block, const model::TensorView& got, OpResult& result) {
+void CaseJudge::judge_values(const model::Op& op,
+                             const std::string& block,
+                             const model::TensorView& got,
+                             OpResult& result) {
   Trace trace;
   auto own = estimate(op, block, "", trace);
   if (!own) {
@@ -307,7 +317,10 @@ void CaseJudge::judge_values(const model::Op& op, const std::string& block, cons
   result.status = same ? OpStatus::kSame : OpStatus::kOrder;
 }
 
-void CaseJudge::judge_choice(const model::Op& op, const std::string& block, const model::TensorView& got, OpResult& result) {
+void CaseJudge::judge_choice(const model::Op& op,
+                             const std::string& block,
+                             const model::TensorView& got,
+                             OpResult& result) {
   Trace trace;
   const auto scores = value_of<model::Estimate>(
       op.inputs.front(),
@@ -350,7 +363,8 @@ void CaseJudge::judge_choice(const model::Op& op, const std::string& block, cons
     if (choice.kind == ChoiceResult::Kind::kFlip) {
       ++flips;
       result.status = OpStatus::kFlip;
-      result.reason = fmt::format("{} of {} tokens; best outsider ranked {}", flips, choices.size(), choice.outsider_rank + 1);
+      result.reason =
+          fmt::format("{} of {} tokens; best outsider ranked {}", flips, choices.size(), choice.outsider_rank + 1);
     } else if (choice.kind == ChoiceResult::Kind::kReordered && result.status == OpStatus::kSame) {
       result.status = OpStatus::kOrder;
     }
@@ -406,10 +420,12 @@ std::vector<OpResult> CaseJudge::judge() {
     if (const auto* got = values_.find(op.id); got != nullptr) {
       results.push_back(judge_op(op, *got));
     } else if (!may_be_absent(op)) {
-      results.push_back({.case_name = values_.step().name, .op = op.id, .status = OpStatus::kMissing, .reason = "not in the dump"});
+      results.push_back(
+          {.case_name = values_.step().name, .op = op.id, .status = OpStatus::kMissing, .reason = "not in the dump"});
     }
   }
-  std::erase_if(results, [this](const OpResult& r) { return r.status == OpStatus::kMissing && spanned_.contains(r.op); });
+  std::erase_if(results,
+                [this](const OpResult& r) { return r.status == OpStatus::kMissing && spanned_.contains(r.op); });
   return results;
 }
 

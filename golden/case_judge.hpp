@@ -33,7 +33,7 @@ class CaseJudge {
     std::vector<std::string> reads;    // tensors of the dump
     std::set<std::string> recomputed;  // ops inside the run, the judged one excluded
     std::set<model::OpKind> kinds;
-    std::string missing;               // first tensor that was needed and could not be had
+    std::string missing;  // first tensor that was needed and could not be had
   };
 
   // Inputs of an op, from the dump or recomputed inside `block`; empty when something is missing (trace.missing says what).
@@ -46,7 +46,10 @@ class CaseJudge {
       const std::string& id, const std::string& block, const Give& give, const Compute& compute, Trace& trace);
 
   // Estimate of an op under a variant; empty if it cannot be recomputed inside the block.
-  std::optional<model::Estimate> estimate(const model::Op& op, const std::string& block, const std::string& variant, Trace& trace);
+  std::optional<model::Estimate> estimate(const model::Op& op,
+                                          const std::string& block,
+                                          const std::string& variant,
+                                          Trace& trace);
   std::optional<model::TensorView> bits(const model::Op& op, const std::string& block);
 
   OpResult judge_op(const model::Op& op, const model::TensorView& got);
@@ -59,7 +62,9 @@ class CaseJudge {
   // What is wrong with the shape or format of a tensor of the dump; empty if nothing is.
   [[nodiscard]] std::string malformed(const model::Op& op, const model::TensorView& tensor) const;
   // Rows of final_norm and logits that the dump holds, when the estimate has all of them.
-  [[nodiscard]] model::Estimate kept_rows(const model::Op& op, model::Estimate estimate, const model::TensorView& got) const;
+  [[nodiscard]] model::Estimate kept_rows(const model::Op& op,
+                                          model::Estimate estimate,
+                                          const model::TensorView& got) const;
   void expand(const std::vector<model::Op>& ops);
 
   const model::ModelConfig& config_;
@@ -67,10 +72,10 @@ class CaseJudge {
   const model::Workload& workload_;
   const Recompute& recompute_;
   double num_sigmas_;
-  std::vector<model::Op> ops_;                  // parts in place of grouped ops
+  std::vector<model::Op> ops_;  // parts in place of grouped ops
   std::map<std::string, size_t> index_;
   std::map<std::string, std::vector<int64_t>> experts_;  // grouped id -> experts that have a part
-  std::set<std::string> spanned_;               // recomputed inside a judged run
+  std::set<std::string> spanned_;                        // recomputed inside a judged run
   std::set<std::string> notes_;
 };
 

@@ -22,8 +22,8 @@ class CacheRows {
   // `len` elements of a row, from `begin`.
   void append_part(const model::TensorView& from, int64_t row, int64_t begin, int64_t len) {
     const auto width = static_cast<size_t>(model::dtype_bytes(from.dtype));
-    const auto bytes = model::slice_rows(from, row, row + 1).bytes.subspan(static_cast<size_t>(begin) * width,
-                                                                           static_cast<size_t>(len) * width);
+    const auto bytes = model::slice_rows(from, row, row + 1)
+                           .bytes.subspan(static_cast<size_t>(begin) * width, static_cast<size_t>(len) * width);
     bytes_->insert(bytes_->end(), bytes.begin(), bytes.end());
   }
   [[nodiscard]] model::TensorView take(model::DType dtype, model::Shape shape) const {
@@ -133,7 +133,9 @@ std::optional<model::TensorView> CaseValues::rows_before(const std::string& cach
   }
   const auto* own = find(cache_id);
   const auto* recorded = golden(cache_id);
-  const model::TensorView* shape_of = known != nullptr ? &known->cache_after_.at(cache_id) : own != nullptr ? own : recorded;
+  const model::TensorView* shape_of = known != nullptr ? &known->cache_after_.at(cache_id)
+                                      : own != nullptr ? own
+                                                       : recorded;
   const auto usable = [&](const model::TensorView* rows, const model::Workload& workload) {
     return rows != nullptr && rows->dtype == shape_of->dtype && rows->num_rows() == workload.num_keys() &&
            rows->row_len() == shape_of->row_len();
@@ -209,8 +211,10 @@ void CaseValues::add_expanded(const model::ModelConfig& config, int64_t layer, c
   if (cached && (!cache_after_.contains(cache + ".latent") || from_golden_.contains(cache + ".latent"))) {
     // Only the rope part is known; the latent part, which nothing reads when kv_b is given, is NaN.
     CacheRows latents;
-    const model::TensorView unknown = model::make_tensor(
-        model::DType::kBF16, {1, config.kv_lora_rank}, std::vector<uint16_t>(static_cast<size_t>(config.kv_lora_rank), 0x7FC0));
+    const model::TensorView unknown =
+        model::make_tensor(model::DType::kBF16,
+                           {1, config.kv_lora_rank},
+                           std::vector<uint16_t>(static_cast<size_t>(config.kv_lora_rank), 0x7FC0));
     if (keys->dtype == unknown.dtype) {
       for (int64_t key = 0; key < workload_.num_keys(); ++key) {
         latents.append(unknown, 0);

@@ -61,7 +61,8 @@ Verdict compare(const model::ModelConfig& config,
   for (const Case& step : golden.manifest.cases) {
     const auto workload = workload_of(config, golden, dump, step);
     const CaseValues* earlier = step.after.empty() ? nullptr : &values.at(step.after);
-    const auto& current = values.emplace(step.name, CaseValues(config, golden, dump, step, workload, earlier)).first->second;
+    const auto& current =
+        values.emplace(step.name, CaseValues(config, golden, dump, step, workload, earlier)).first->second;
     if (std::find(judged.begin(), judged.end(), step) == judged.end()) {
       continue;
     }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "golden/cases.hpp"
+#include "golden/formats/name_table.hpp"
 #include "model/config.hpp"
 #include "model/tensor_view.hpp"
 
@@ -18,14 +19,19 @@ struct Dump {
   std::vector<std::string> unused;                   // names of the file that were not understood or not needed
 };
 
-// "dsv3", "v32", "hf".
+// "dsv3", "v32", "official", "hf", and the maps that are part of the program (golden/maps).
 std::vector<std::string> known_formats();
 
-// Reads a dump. Formats:
+// The names of a format other than dsv3, or of a map file (any name that ends with .json). Throws InputError for an unknown one.
+NameMap name_map(std::string_view format);
+
+// Reads a dump: a file or a directory, whose kinds and names golden/dump_files.hpp lists. Formats:
 //   dsv3  our own names (a golden file, or anybody's safetensors with <case>/<op> names), taken without looking at shapes; hashes
 //         of a manifest are not checked either: what is asked of a dump is whether its values are right
 //   v32   module paths of DeepSeek-V3.2-Exp inference (and of DeepSeek-V3 inference)
+//         (official is another name for it)
 //   hf    module paths of transformers' DeepseekV3ForCausalLM: half-split rotations are permuted to interleaved pairs
+//   sglang, vllm, NAME.json   map files, docs/formats.md
 // Batch dimensions are flattened. final_norm and logits hold the rows of Case::rows, whether the file holds those or all of them.
 // kv_b of a decode step holds the rows the dump has: all keys (hf) or the new tokens (V3's naive cache). Ids become I32 and keep
 // their order, values keep the dtype of the file; a layer output that V3.2 keeps as a pair is its F32 sum. A tensor of an unknown

@@ -48,7 +48,9 @@ const model::Op* find_op(const std::map<std::string, model::Op>& ops, const std:
   return found == ops.end() ? nullptr : &found->second;
 }
 
-std::map<std::string, model::Op> ops_of(const model::ModelConfig& config, const std::vector<Case>& cases, const Case& step) {
+std::map<std::string, model::Op> ops_of(const model::ModelConfig& config,
+                                        const std::vector<Case>& cases,
+                                        const Case& step) {
   model::Workload workload{.sequences = sequence_steps(cases, step), .num_mtp_layers = config.num_nextn_predict_layers};
   std::map<std::string, model::Op> ops;
   for (const auto form : {model::AttentionForm::kExpanded, model::AttentionForm::kAbsorbed}) {
@@ -108,7 +110,8 @@ class Gatherer {
     const int64_t group_len = layout_.world_size() / layout_.dp;
     for (int64_t dp_rank = 0; dp_rank < layout_.dp; ++dp_rank) {
       std::vector<Holding> group;
-      std::ranges::copy_if(holdings, std::back_inserter(group), [&](const Holding& h) { return h.rank / group_len == dp_rank; });
+      std::ranges::copy_if(
+          holdings, std::back_inserter(group), [&](const Holding& h) { return h.rank / group_len == dp_rank; });
       if (!group.empty()) {  // a DP rank without tokens dumps nothing
         groups.push_back(within_group(name, op, group));
         group_ranks.push_back(group[0].rank);
@@ -133,7 +136,10 @@ class Gatherer {
     return join(name, pieces, ranks, 1);
   }
 
-  TensorView join(const std::string& name, const std::vector<TensorView>& pieces, const std::vector<int64_t>& ranks, size_t dimension) {
+  TensorView join(const std::string& name,
+                  const std::vector<TensorView>& pieces,
+                  const std::vector<int64_t>& ranks,
+                  size_t dimension) {
     RankOrigin origin{.dimension = dimension, .begins = {}, .ranks = ranks};
     std::vector<const TensorView*> pointers;
     int64_t begin = 0;
@@ -216,7 +222,8 @@ std::vector<std::filesystem::path> files_by_rank(const std::filesystem::path& di
   const auto world = static_cast<size_t>(layout.world_size());
   std::vector<std::filesystem::path> files(world);
   if (!std::filesystem::is_directory(directory)) {
-    model::throw_input_error("{}: with --layout a directory with one file for each rank is expected", directory.string());
+    model::throw_input_error("{}: with --layout a directory with one file for each rank is expected",
+                             directory.string());
   }
   for (const auto& entry : std::filesystem::directory_iterator(directory)) {
     const std::string name = entry.path().filename().string();
@@ -226,13 +233,20 @@ std::vector<std::filesystem::path> files_by_rank(const std::filesystem::path& di
     }
     const auto rank = static_cast<size_t>(std::stoul(match[1].str()));
     if (rank >= world || !files[rank].empty()) {
-      model::throw_input_error("{}: {} for a layout of {} ranks", entry.path().string(), rank >= world ? "rank too large" : "second file of its rank", world);
+      model::throw_input_error("{}: {} for a layout of {} ranks",
+                               entry.path().string(),
+                               rank >= world ? "rank too large" : "second file of its rank",
+                               world);
     }
     files[rank] = entry.path();
   }
   for (size_t rank = 0; rank < world; ++rank) {
     if (files[rank].empty()) {
-      model::throw_input_error("{}: no file of rank {} (names hold \"rank{}\"), the layout has {} ranks", directory.string(), rank, rank, world);
+      model::throw_input_error("{}: no file of rank {} (names hold \"rank{}\"), the layout has {} ranks",
+                               directory.string(),
+                               rank,
+                               rank,
+                               world);
     }
   }
   return files;

@@ -34,15 +34,15 @@ std::vector<std::filesystem::path> files_by_rank(const std::filesystem::path& di
 
 // Where a joined tensor came from.
 struct RankOrigin {
-  size_t dimension = 0;             // along which it was joined
-  std::vector<int64_t> begins;      // first index of each piece
-  std::vector<int64_t> ranks;       // who held it
+  size_t dimension = 0;         // along which it was joined
+  std::vector<int64_t> begins;  // first index of each piece
+  std::vector<int64_t> ranks;   // who held it
 };
 
 struct GatheredDump {
   Dump dump;
-  std::map<std::string, RankOrigin> origins;      // "<case>/<op>" of joined tensors and of experts
-  std::map<std::string, int64_t> disagreements;   // replicas that differ: the rank that stands alone (or comes later)
+  std::map<std::string, RankOrigin> origins;     // "<case>/<op>" of joined tensors and of experts
+  std::map<std::string, int64_t> disagreements;  // replicas that differ: the rank that stands alone (or comes later)
 };
 
 // `ranks`: the dump of each rank in our names. Throws InputError when shards do not add up to the op's shape.

@@ -30,19 +30,19 @@ template <typename... Args>
 
 }  // namespace model
 
-#define CHECK(condition)                                            \
-  do {                                                              \
-    if (!(condition)) {                                             \
-      ::model::throw_check_error(__FILE__, __LINE__, #condition);   \
-    }                                                               \
+#define CHECK(condition)                                          \
+  do {                                                            \
+    if (!(condition)) {                                           \
+      ::model::throw_check_error(__FILE__, __LINE__, #condition); \
+    }                                                             \
   } while (false)
 
-#define CHECK_EQ(left, right)                                                                          \
-  do {                                                                                                 \
-    const auto& check_left = (left);                                                                   \
-    const auto& check_right = (right);                                                                 \
-    if (!(check_left == check_right)) {                                                                \
-      ::model::throw_check_error(                                                                      \
+#define CHECK_EQ(left, right)                                                                              \
+  do {                                                                                                     \
+    const auto& check_left = (left);                                                                       \
+    const auto& check_right = (right);                                                                     \
+    if (!(check_left == check_right)) {                                                                    \
+      ::model::throw_check_error(                                                                          \
           __FILE__, __LINE__, fmt::format("{} == {} ({} vs {})", #left, #right, check_left, check_right)); \
-    }                                                                                                  \
+    }                                                                                                      \
   } while (false)

@@ -18,10 +18,14 @@ struct DTypeInfo {
 };
 
 constexpr std::array kDTypes{
-    DTypeInfo{DType::kF64, "F64", 8},        DTypeInfo{DType::kF32, "F32", 4},
-    DTypeInfo{DType::kBF16, "BF16", 2},      DTypeInfo{DType::kF16, "F16", 2},
-    DTypeInfo{DType::kF8E4M3, "F8_E4M3", 1}, DTypeInfo{DType::kF8E8M0, "F8_E8M0", 1},
-    DTypeInfo{DType::kI64, "I64", 8},        DTypeInfo{DType::kI32, "I32", 4},
+    DTypeInfo{DType::kF64, "F64", 8},
+    DTypeInfo{DType::kF32, "F32", 4},
+    DTypeInfo{DType::kBF16, "BF16", 2},
+    DTypeInfo{DType::kF16, "F16", 2},
+    DTypeInfo{DType::kF8E4M3, "F8_E4M3", 1},
+    DTypeInfo{DType::kF8E8M0, "F8_E8M0", 1},
+    DTypeInfo{DType::kI64, "I64", 8},
+    DTypeInfo{DType::kI32, "I32", 4},
     DTypeInfo{DType::kU8, "U8", 1},
 };
 

@@ -35,10 +35,17 @@ std::string ListBuilder::add(Op op) {
 }
 
 std::string ListBuilder::norm(const std::string& id, Ids inputs, const std::string& weight, int64_t hidden) {
-  return add({.id = id, .kind = OpKind::kRmsNorm, .inputs = std::move(inputs), .weights = {weight}, .shape = {tokens_, hidden}});
+  return add({.id = id,
+              .kind = OpKind::kRmsNorm,
+              .inputs = std::move(inputs),
+              .weights = {weight},
+              .shape = {tokens_, hidden}});
 }
 
-std::string ListBuilder::linear(const std::string& id, const std::string& input, const std::string& weight, int64_t rows) {
+std::string ListBuilder::linear(const std::string& id,
+                                const std::string& input,
+                                const std::string& weight,
+                                int64_t rows) {
   const int64_t out_dim = weight_shape(weight)[0];
   return add({.id = id,
               .kind = OpKind::kLinear,
@@ -85,7 +92,8 @@ int64_t ListBuilder::input_bytes(const Op& op, const std::string& input) const {
     return 0;
   }
   if (const auto found = value_bytes_.find(input); found != value_bytes_.end()) {
-    const bool gathered = op.num_parts > 1 && op.kind == OpKind::kLinear && op.inputs.size() == 2 && input != op.inputs.back();
+    const bool gathered =
+        op.num_parts > 1 && op.kind == OpKind::kLinear && op.inputs.size() == 2 && input != op.inputs.back();
     return gathered ? routed_rows() * row_bytes_.at(input) : found->second;
   }
   return tokens_ * dtype_bytes(DType::kI32);  // token ids

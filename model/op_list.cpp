@@ -37,10 +37,17 @@ constexpr std::array kKindNames{
     std::pair{OpKind::kHead, "head"},
 };
 
-std::string append_embedding(ListBuilder& list, const std::string& id, const std::string& tokens, const std::string& table) {
-  list.add({.id = id, .kind = OpKind::kEmbed, .inputs = {tokens}, .weights = {table},
+std::string append_embedding(ListBuilder& list,
+                             const std::string& id,
+                             const std::string& tokens,
+                             const std::string& table) {
+  list.add({.id = id,
+            .kind = OpKind::kEmbed,
+            .inputs = {tokens},
+            .weights = {table},
             .shape = {list.num_tokens(), list.config().hidden_size}});
-  list.last().weight_bytes = list.num_tokens() * list.config().hidden_size * dtype_bytes(DType::kBF16);  // its rows only
+  list.last().weight_bytes =
+      list.num_tokens() * list.config().hidden_size * dtype_bytes(DType::kBF16);  // its rows only
   return id;
 }
 
@@ -150,7 +157,8 @@ std::string append_absorbed(ListBuilder& list,
 }
 
 // Multi-head latent attention, from the layer input to the output projection.
-std::string append_attention(ListBuilder& list, const std::string& p, const std::string& w, int64_t layer, const std::string& x) {
+std::string append_attention(
+    ListBuilder& list, const std::string& p, const std::string& w, int64_t layer, const std::string& x) {
   const ModelConfig& c = list.config();
   const int64_t tokens = list.num_tokens();
   const auto xn = list.norm(p + ".attn_norm", {x}, w + ".input_layernorm.weight", c.hidden_size);
@@ -257,8 +265,7 @@ std::string append_moe(ListBuilder& list, const std::string& p, const std::strin
   if (c.n_shared_experts > 0) {
     summands.push_back(append_mlp(list, p + ".moe.shared", w + ".mlp.shared_experts", xn, p + ".moe.shared"));
   }
-  return list.add(
-      {.id = p + ".ffn", .kind = OpKind::kMoeOutput, .inputs = summands, .shape = {tokens, c.hidden_size}});
+  return list.add({.id = p + ".ffn", .kind = OpKind::kMoeOutput, .inputs = summands, .shape = {tokens, c.hidden_size}});
 }
 
 // One decoder layer, pre-norm. `p` names its ops, `w` its weights.
@@ -275,8 +282,8 @@ std::string append_layer(ListBuilder& list, const std::string& p, int64_t layer,
       list.norm(p + ".ffn_norm", {residual, o_proj, x}, w + ".post_attention_layernorm.weight", c.hidden_size);
   // In the published recipe the norm adds the summands itself and does not read their stored sum.
   list.last().activation_bytes -= list.num_tokens() * c.hidden_size * dtype_bytes(DType::kBF16);
-  const auto ffn = c.is_moe_layer(layer) ? append_moe(list, p, w, xn)
-                                         : append_mlp(list, p + ".mlp", w + ".mlp", xn, p + ".ffn");
+  const auto ffn =
+      c.is_moe_layer(layer) ? append_moe(list, p, w, xn) : append_mlp(list, p + ".mlp", w + ".mlp", xn, p + ".ffn");
   return list.add({.id = p + ".output",
                    .kind = OpKind::kLayerOutput,
                    .inputs = {residual, ffn},
@@ -284,7 +291,10 @@ std::string append_layer(ListBuilder& list, const std::string& p, int64_t layer,
                    .dtype = DType::kF32});
 }
 
-std::string append_head(ListBuilder& list, const std::string& id, const std::string& normed, const std::string& weight) {
+std::string append_head(ListBuilder& list,
+                        const std::string& id,
+                        const std::string& normed,
+                        const std::string& weight) {
   const ModelConfig& c = list.config();
   return list.add({.id = id,
                    .kind = OpKind::kHead,

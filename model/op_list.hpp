@@ -15,29 +15,29 @@
 namespace model {
 
 enum class OpKind {
-  kEmbed,            // tokens -> rows of a table
-  kRmsNorm,          // x (and, after attention, the summands of x) -> normed
-  kLinear,           // x W^T, FP8 or BF16 weights
-  kRotateQuery,      // q -> rotated rope part of every head
-  kRotateKey,        // kv_a -> rotated shared rope key
-  kCacheLatent,      // normed c, rotated key, earlier rows -> all rows
-  kQueryLatent,      // absorbed: q_nope W_UK
-  kAttentionProbs,   // softmax(scores)
-  kAttentionLse,     // log of the softmax denominator (natural log, scale included)
-  kOutputLatent,     // absorbed: probs c
-  kAttentionContext, // probs V, or o_latent W_UV
-  kResidualAdd,      // attention output + layer input
+  kEmbed,             // tokens -> rows of a table
+  kRmsNorm,           // x (and, after attention, the summands of x) -> normed
+  kLinear,            // x W^T, FP8 or BF16 weights
+  kRotateQuery,       // q -> rotated rope part of every head
+  kRotateKey,         // kv_a -> rotated shared rope key
+  kCacheLatent,       // normed c, rotated key, earlier rows -> all rows
+  kQueryLatent,       // absorbed: q_nope W_UK
+  kAttentionProbs,    // softmax(scores)
+  kAttentionLse,      // log of the softmax denominator (natural log, scale included)
+  kOutputLatent,      // absorbed: probs c
+  kAttentionContext,  // probs V, or o_latent W_UV
+  kResidualAdd,       // attention output + layer input
   kRouterLogits,
   kRouterScores,
-  kRouterGroups,     // ids of the kept groups, ascending biased group score is last
-  kRouterExperts,    // ids of the chosen experts, descending biased score
+  kRouterGroups,   // ids of the kept groups, ascending biased group score is last
+  kRouterExperts,  // ids of the chosen experts, descending biased score
   kRouterWeights,
-  kSwiglu,           // silu(gate) * up
-  kCombine,          // routed experts' outputs, weighted and summed
-  kMoeOutput,        // routed + shared
-  kLayerOutput,      // residual + FFN output
-  kMtpConcat,        // [enorm; hnorm] W_eh: a linear of two inputs
-  kHead,             // logits
+  kSwiglu,       // silu(gate) * up
+  kCombine,      // routed experts' outputs, weighted and summed
+  kMoeOutput,    // routed + shared
+  kLayerOutput,  // residual + FFN output
+  kMtpConcat,    // [enorm; hnorm] W_eh: a linear of two inputs
+  kHead,         // logits
 };
 
 std::string_view op_kind_name(OpKind kind);
@@ -58,22 +58,23 @@ struct Workload {
   int64_t num_mtp_layers = 0;  // how many of the config's MTP layers run after the main model
 
   [[nodiscard]] int64_t num_tokens() const;
-  [[nodiscard]] int64_t num_keys() const;         // sum over sequences of cached + new
-  [[nodiscard]] int64_t max_keys() const;         // longest sequence after the step
+  [[nodiscard]] int64_t num_keys() const;           // sum over sequences of cached + new
+  [[nodiscard]] int64_t max_keys() const;           // longest sequence after the step
   [[nodiscard]] int64_t num_visible_pairs() const;  // sum over new tokens of the keys each one sees (causal)
 };
 
 struct Op {
   std::string id = {};  // "layer.3.attn.q_a"
   OpKind kind = OpKind::kEmbed;
-  int64_t layer = -1;                 // -1 outside the layers; MTP layer k is num_hidden_layers + k
-  std::vector<std::string> inputs = {};    // ids of other ops, "tokens", or the op's own id: its value before this step (cache)
-  std::vector<std::string> weights = {};   // catalogue names; a scale companion follows from the catalogue
-  Shape shape = {};                     // output; -1 where the first extent depends on the routing (grouped ops)
-  DType dtype = DType::kBF16;         // output as the published recipe (profile v32) stores it
-  int64_t num_parts = 1;              // > 1: a grouped op, one part for each routed expert; '*' in names is its number
-  int64_t expert = -1;                // in a part: the expert whose tokens it works on
-  bool optional = false;              // nobody downstream reads it; run only if somebody asks for it
+  int64_t layer = -1;  // -1 outside the layers; MTP layer k is num_hidden_layers + k
+  std::vector<std::string> inputs =
+      {};  // ids of other ops, "tokens", or the op's own id: its value before this step (cache)
+  std::vector<std::string> weights = {};  // catalogue names; a scale companion follows from the catalogue
+  Shape shape = {};                       // output; -1 where the first extent depends on the routing (grouped ops)
+  DType dtype = DType::kBF16;             // output as the published recipe (profile v32) stores it
+  int64_t num_parts = 1;  // > 1: a grouped op, one part for each routed expert; '*' in names is its number
+  int64_t expert = -1;    // in a part: the expert whose tokens it works on
+  bool optional = false;  // nobody downstream reads it; run only if somebody asks for it
 
   // Costs of the whole op. flops counts multiply and add of every dot product (2 each); elementwise work is not counted.
   int64_t flops = 0;

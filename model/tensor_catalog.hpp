@@ -23,9 +23,9 @@ enum class TensorRole {
 struct CatalogTensor {
   std::string name;  // "model.layers.3.mlp.gate.weight"
   Shape shape;
-  DType dtype;        // as the published checkpoint stores it
+  DType dtype;  // as the published checkpoint stores it
   TensorRole role;
-  std::string scale;  // name of the scale companion, empty if none
+  std::string scale;    // name of the scale companion, empty if none
   int64_t layer = -1;   // -1 outside the layers; MTP layer k is num_hidden_layers + k
   int64_t expert = -1;  // routed expert it belongs to, -1 if none
 };

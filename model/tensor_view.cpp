@@ -28,7 +28,8 @@ TensorView slice_rows(const TensorView& tensor, int64_t begin, int64_t end) {
   TensorView result = tensor;
   result.shape.front() = end - begin;
   const auto row_bytes = static_cast<size_t>(tensor.row_len() * dtype_bytes(tensor.dtype));
-  result.bytes = tensor.bytes.subspan(static_cast<size_t>(begin) * row_bytes, static_cast<size_t>(end - begin) * row_bytes);
+  result.bytes =
+      tensor.bytes.subspan(static_cast<size_t>(begin) * row_bytes, static_cast<size_t>(end - begin) * row_bytes);
   return result;
 }
 

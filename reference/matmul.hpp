@@ -13,7 +13,12 @@ namespace reference {
 // y[m, n] = dot_in_order(x[m], w[n]). x is [num_rows, in]; weight_row(n, span<float> [in]) writes row n of W.
 // Order: dot_in_order, whatever the number of threads or rows.
 template <typename T, typename WeightRow>
-std::vector<T> matmul(std::span<const T> x, int64_t num_rows, int64_t out_dim, int64_t in_dim, int num_threads, const WeightRow& weight_row) {
+std::vector<T> matmul(std::span<const T> x,
+                      int64_t num_rows,
+                      int64_t out_dim,
+                      int64_t in_dim,
+                      int num_threads,
+                      const WeightRow& weight_row) {
   std::vector<T> y(static_cast<size_t>(num_rows * out_dim));
   parallel_for(out_dim, num_threads, [&](int64_t n) {
     std::vector<float> row(static_cast<size_t>(in_dim));

@@ -62,9 +62,12 @@ std::vector<float> inverse_frequencies(const model::ModelConfig& config, Frequen
   return frequencies;
 }
 
-std::vector<Rotation> rotations(const model::ModelConfig& config, const std::vector<float>& frequencies, int64_t position) {
+std::vector<Rotation> rotations(const model::ModelConfig& config,
+                                const std::vector<float>& frequencies,
+                                int64_t position) {
   const double scale =
-      config.yarn ? magnitude(*config.yarn, config.yarn->mscale) / magnitude(*config.yarn, config.yarn->mscale_all_dim) : 1.0;
+      config.yarn ? magnitude(*config.yarn, config.yarn->mscale) / magnitude(*config.yarn, config.yarn->mscale_all_dim)
+                  : 1.0;
   const auto scale_f32 = static_cast<float>(scale);
   std::vector<Rotation> result;
   for (const float frequency : frequencies) {

@@ -21,7 +21,9 @@ struct Rotation {
 
 // [qk_rope_head_dim / 2]: the FP32 product position * frequency, then correctly rounded FP32 cos and sin of it, times
 // m(mscale) / m(mscale_all_dim), with m(a) = 0.1 a ln(factor) + 1.
-std::vector<Rotation> rotations(const model::ModelConfig& config, const std::vector<float>& frequencies, int64_t position);
+std::vector<Rotation> rotations(const model::ModelConfig& config,
+                                const std::vector<float>& frequencies,
+                                int64_t position);
 
 // qk_head_dim^-0.5 * m(mscale_all_dim)^2.
 double softmax_scale(const model::ModelConfig& config);

@@ -49,7 +49,8 @@ QuantizeRule Rules::quantize_of(const model::Op& linear) const {
 namespace {
 
 std::string describe_quantiser(const Rules& rules) {
-  std::string text = rules.quantize.scale == ScaleFormula::kTimesReciprocal ? "s = amax * FP32(1/448)" : "s = amax / 448";
+  std::string text =
+      rules.quantize.scale == ScaleFormula::kTimesReciprocal ? "s = amax * FP32(1/448)" : "s = amax / 448";
   if (rules.quantize.format == model::ScaleFormat::kUe8m0) {
     text += ", rounded up to a power of two";
     text += rules.ue8m0_reach == Ue8m0Reach::kPlainLinears ? " (q_a, kv_a and routed experts only)" : "";
@@ -98,7 +99,8 @@ std::string describe_attention(const Rules& rules) {
 
 std::map<std::string, std::string> describe_rules(const Rules& rules) {
   if (rules.exact()) {
-    return {{"all", "FP64, nothing rounded; weights FP32(code * scale); inverse frequencies, angles, cos and sin in FP32"}};
+    return {
+        {"all", "FP64, nothing rounded; weights FP32(code * scale); inverse frequencies, angles, cos and sin in FP32"}};
   }
   const bool fused = rules.residual == ResidualRule::kFusedPair;
   const std::string order = rules.frequency == FrequencyOrder::kOfficial ? "official order" : "HF order";
@@ -107,9 +109,12 @@ std::map<std::string, std::string> describe_rules(const Rules& rules) {
       {"residual", fused ? "norms read the FP32 sum, BF16(sum) is stored" : "BF16(sum)"},
       {"linear", describe_linear(rules)},
       {"act_quant", rules.gemm == Gemm::kFp8 ? describe_quantiser(rules) : "none"},
-      {"rope", (rules.rope == RopeRule::kFp32 ? "FP32, one rounding to BF16; frequencies in " : "BF16 steps; frequencies in ") + order},
+      {"rope",
+       (rules.rope == RopeRule::kFp32 ? "FP32, one rounding to BF16; frequencies in " : "BF16 steps; frequencies in ") +
+           order},
       {"attention", describe_attention(rules)},
-      {"router", rules.router == RouterRule::kFp32 ? "FP32 logits, scores and weights" : "BF16 logits, scores and weights"},
+      {"router",
+       rules.router == RouterRule::kFp32 ? "FP32 logits, scores and weights" : "BF16 logits, scores and weights"},
       {"swiglu", rules.swiglu == SwigluRule::kFp32 ? "BF16(silu(gate) * up)" : "BF16(BF16(silu(gate)) * up)"},
       {"combine", describe_combine(rules)},
       {"cache", rules.cache == CacheRule::kBf16 ? "BF16" : "c in E4M3 with power-of-two scales, k_rope in BF16"},

@@ -37,9 +37,9 @@ enum class ScaleFormula {
 
 // The code of one activation.
 enum class CodeFormula {
-  kDivide,           // x / s
-  kTimesReciprocal,  // x * (1 / s): DeepGEMM
-  kTimesMaxOverAmax, // x * (448 / amax): per-token-group kernels of vLLM and SGLang
+  kDivide,            // x / s
+  kTimesReciprocal,   // x * (1 / s): DeepGEMM
+  kTimesMaxOverAmax,  // x * (448 / amax): per-token-group kernels of vLLM and SGLang
 };
 
 struct QuantizeRule {
@@ -52,8 +52,8 @@ struct QuantizeRule {
 
 // Which linears take the checkpoint's UE8M0 activation scales; the others use FP32 ones.
 enum class Ue8m0Reach {
-  kEveryLinear,  // DeepSeek-V3.2
-  kPlainLinears, // q_a, kv_a and the routed experts: DeepSeek-V3's parallel linears drop the argument
+  kEveryLinear,   // DeepSeek-V3.2
+  kPlainLinears,  // q_a, kv_a and the routed experts: DeepSeek-V3's parallel linears drop the argument
 };
 
 // How a block's dot meets its two scales.
@@ -92,16 +92,16 @@ enum class SwigluRule {
 
 // The weighted sum of the routed experts, ascending expert id.
 enum class CombineRule {
-  kFp32,  // FP32 sum, shared expert added before the only rounding: DeepSeek-V3.2
+  kFp32,            // FP32 sum, shared expert added before the only rounding: DeepSeek-V3.2
   kFp32StoredBf16,  // FP32 sum, BF16(sum) before the shared expert is added: fused MoE kernels
-  kBf16,  // product and running sum rounded to BF16: DeepSeek-V3, HF
-  kBf16BySlot,  // the same in the order of topk_ids
+  kBf16,            // product and running sum rounded to BF16: DeepSeek-V3, HF
+  kBf16BySlot,      // the same in the order of topk_ids
 };
 
 // What the latent cache holds.
 enum class CacheRule {
   kBf16,  // c and k_rope as computed
-  kFp8,   // c in E4M3 with one power-of-two scale for 128 values, dequantised to BF16; k_rope in BF16: FlashMLA's 656-byte form
+  kFp8,  // c in E4M3 with one power-of-two scale for 128 values, dequantised to BF16; k_rope in BF16: FlashMLA's 656-byte form
 };
 
 enum class HeadRule {

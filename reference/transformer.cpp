@@ -1,6 +1,5 @@
 #include "reference/transformer.hpp"
 
-
 #include <utility>
 
 #include "reference/tokens.hpp"
@@ -67,7 +66,8 @@ void Transformer::step(const StepInput& input, CacheState& cache, model::Probe& 
   }
 
   const auto call_for = [&](const model::Op& op) {
-    OpCall call{.rules = rules_, .workload = input.workload, .weights = weights_, .op = op, .num_threads = num_threads_};
+    OpCall call{
+        .rules = rules_, .workload = input.workload, .weights = weights_, .op = op, .num_threads = num_threads_};
     for (const std::string& id : op.inputs) {
       call.inputs.push_back(values.get(id));
       if (const auto* parts = values.parts(id); parts != nullptr && op.num_parts == 1) {
@@ -93,13 +93,15 @@ void Transformer::step(const StepInput& input, CacheState& cache, model::Probe& 
       std::vector<model::TensorView> parts(static_cast<size_t>(op.num_parts));
       for (int64_t expert = 0; expert < op.num_parts; ++expert) {
         const model::Op part = model::expert_part(op, expert);
-        OpCall call{.rules = rules_, .workload = input.workload, .weights = weights_, .op = part, .num_threads = num_threads_};
+        OpCall call{
+            .rules = rules_, .workload = input.workload, .weights = weights_, .op = part, .num_threads = num_threads_};
         for (const std::string& id : op.inputs) {
           const auto* group = values.parts(id);
           call.inputs.push_back(group == nullptr ? values.get(id) : (*group)[static_cast<size_t>(expert)]);
         }
         const bool gathers = call.inputs.back().dtype == model::DType::kI32;
-        const bool visited = gathers ? !tokens_of_expert(call.inputs.back(), expert).empty() : !call.inputs[0].bytes.empty();
+        const bool visited =
+            gathers ? !tokens_of_expert(call.inputs.back(), expert).empty() : !call.inputs[0].bytes.empty();
         if (visited) {
           parts[static_cast<size_t>(expert)] = run_(call);
           probe.see(part, parts[static_cast<size_t>(expert)]);

@@ -20,6 +20,7 @@ std::vector<double> value_factors(ProbsRule rule, std::span<const double> probs)
 bool rounds_weights(ProbsRule rule);
 
 // The weights of a whole step, FP32: [tokens, heads, max keys] as probs is, unseen keys untouched.
-void round_weights(ProbsRule rule, std::span<const TokenPlace> places, int64_t num_heads, int64_t max_keys, std::span<float> probs);
+void round_weights(
+    ProbsRule rule, std::span<const TokenPlace> places, int64_t num_heads, int64_t max_keys, std::span<float> probs);
 
 }  // namespace reference

@@ -2,6 +2,8 @@
 
 #include <fmt/ranges.h>
 
+#include <nlohmann/json.hpp>
+
 #include "tools/faults/change.hpp"
 
 namespace tools {
@@ -40,6 +42,24 @@ const Fault& find_fault(const std::string& id) {
     known.push_back(fault.id);
   }
   model::throw_input_error("--fault {}: no such fault; known: {}", id, fmt::join(known, ", "));
+}
+
+std::string cases_text(const std::vector<golden::Case>& cases) {
+  nlohmann::ordered_json root;
+  for (const auto& step : cases) {
+    if (!step.after.empty()) {
+      root["decode"]["prefill"] = cases.front().name;
+      root["decode"]["feed"].push_back(step.sequences.at(0).at(0));
+    } else if (step.sequences.size() > 1) {
+      root["batch2"][step.name] = step.sequences;
+    } else {
+      root["prompts"][step.name] = step.sequences.at(0);
+    }
+    if (!step.mtp_ids.empty()) {
+      root["mtp"][step.name] = step.mtp_ids;
+    }
+  }
+  return root.dump();
 }
 
 }  // namespace tools

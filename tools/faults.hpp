@@ -23,5 +23,7 @@ struct Fault {
 const std::vector<Fault>& all_faults();
 // Throws InputError listing the known ids.
 const Fault& find_fault(const std::string& id);
+// The cases as JSON that --cases reads.
+std::string cases_text(const std::vector<golden::Case>& cases);
 
 }  // namespace tools

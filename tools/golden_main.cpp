@@ -10,6 +10,7 @@
 #include "tools/cli.hpp"
 #include "tools/export.hpp"
 #include "tools/faults.hpp"
+#include "tools/op_pack.hpp"
 #include "tools/record.hpp"
 #include "tools/synthetic/argument.hpp"
 #include "version.hpp"
@@ -54,7 +55,8 @@ std::vector<int64_t> parse_layers(const std::string& text, int64_t num_layers) {
   for (const std::string& item : split_list(text)) {
     const size_t dash = item.find('-');
     const int64_t first = parse_number("--layers", item.substr(0, dash), num_layers);
-    const int64_t last = dash == std::string::npos ? first : parse_number("--layers", item.substr(dash + 1), num_layers);
+    const int64_t last =
+        dash == std::string::npos ? first : parse_number("--layers", item.substr(dash + 1), num_layers);
     if (last < first) {
       model::throw_input_error("--layers: range {} runs backwards", item);
     }
@@ -81,7 +83,8 @@ void check_cases(const std::vector<golden::Case>& cases, int64_t num_decode, con
     for (const auto& tokens : step.sequences) {
       for (const int32_t token : tokens) {
         if (token < 0 || token >= config.vocab_size) {
-          model::throw_input_error("case {}: token id {} is outside the vocabulary of {}", step.name, token, config.vocab_size);
+          model::throw_input_error(
+              "case {}: token id {} is outside the vocabulary of {}", step.name, token, config.vocab_size);
         }
       }
     }
@@ -179,7 +182,8 @@ int run_show(const std::string& file, bool json) {
     fmt::print("{}\n", golden::manifest_text(m));
     return kExitOk;
   }
-  const std::string profile = m.mode == "exact" ? "" : fmt::format(", profile {}, gemm {}, scales {}", m.profile, m.gemm, m.scale);
+  const std::string profile =
+      m.mode == "exact" ? "" : fmt::format(", profile {}, gemm {}, scales {}", m.profile, m.gemm, m.scale);
   fmt::print("mode        {}{}, attention {}\n", m.mode, profile, m.attention);
   fmt::print("checkpoint  {} (headers {}, {} tensors read)\n", m.checkpoint, m.checkpoint_hash, m.weight_hashes.size());
   fmt::print("made by     dsv3 {} ({})\n", m.version, m.commit);
@@ -191,7 +195,8 @@ int run_show(const std::string& file, bool json) {
     std::string text;
     for (const auto& tokens : step.sequences) {
       const size_t shown = std::min<size_t>(tokens.size(), 12);
-      text += fmt::format(" [{}{}]", fmt::join(tokens.begin(), tokens.begin() + static_cast<int64_t>(shown), " "),
+      text += fmt::format(" [{}{}]",
+                          fmt::join(tokens.begin(), tokens.begin() + static_cast<int64_t>(shown), " "),
                           shown < tokens.size() ? fmt::format(" ... {} tokens", tokens.size()) : "");
     }
     fmt::print("  {:<6}{}{}\n", step.name, step.after.empty() ? "" : " after " + step.after, text);
@@ -214,7 +219,9 @@ int run_diff(const std::string& left_file, const std::string& right_file, bool j
     if (json) {
       rows.push_back({{"name", name}, {"status", status}, {"cosine", cosine}, {"max_ulp", max_ulp}});
     } else {
-      fmt::print("{:<48} {}\n", name, status == "differs" ? fmt::format("cosine {:.9f}, max {} ulp", cosine, max_ulp) : status);
+      fmt::print("{:<48} {}\n",
+                 name,
+                 status == "differs" ? fmt::format("cosine {:.9f}, max {} ulp", cosine, max_ulp) : status);
     }
   };
   for (const auto& [name, tensor] : left.tensors) {
@@ -247,9 +254,13 @@ int run_faults(bool json) {
   ordered_json rows = ordered_json::array();
   for (const Fault& fault : all_faults()) {
     if (json) {
-      rows.push_back({{"id", fault.id}, {"op", fault.starts_at}, {"fixture", fault.fixture}, {"description", fault.description}});
+      rows.push_back({{"id", fault.id},
+                      {"op", fault.starts_at},
+                      {"fixture", fault.fixture},
+                      {"description", fault.description},
+                      {"cases", ordered_json::parse(cases_text(fault.cases))}});
     } else {
-      fmt::print("{:<6} {:<26} {:<6} {}\n", fault.id, fault.starts_at, fault.fixture, fault.description);
+      fmt::print("{:<7} {:<28} {:<24} {}\n", fault.id, fault.starts_at, fault.fixture, fault.description);
     }
   }
   if (json) {
@@ -285,16 +296,20 @@ void add_export(CLI::App& app, ExportFlags& flags) {
 }
 
 void add_record(CLI::App& app, RecordFlags& flags) {
-  app.add_option("--checkpoint", flags.checkpoint, "directory (config.json and safetensors), or synthetic:NAME[?seed=N]")->required();
+  app.add_option(
+         "--checkpoint", flags.checkpoint, "directory (config.json and safetensors), or synthetic:NAME[?seed=N]")
+      ->required();
   app.add_option("--prompt-ids", flags.prompt_ids, "token ids, comma separated: one case, p<number of ids>");
   app.add_option("--cases", flags.cases_file, "JSON file of cases (prompts, batch2, decode, mtp)");
   app.add_option("--case", flags.case_names, "store only these cases of the file (repeat, or separate by commas)");
   app.add_option("--mode", flags.mode.mode, "exact or published")->capture_default_str();
-  app.add_option("--profile", flags.mode.profile, "profile of mode published: v32, v3-demo or hf")->capture_default_str();
+  app.add_option("--profile", flags.mode.profile, "profile of mode published: v32, v3-demo or hf")
+      ->capture_default_str();
   app.add_option("--gemm", flags.mode.gemm, "fp8 or bf16 (default: what the checkpoint is)");
   app.add_option("--scale", flags.mode.scale, "activation scales: fp32 or ue8m0 (default: the checkpoint's)");
   app.add_option("--attention", flags.mode.attention, "naive, absorbed or by-length (default: by the profile)");
-  app.add_option("--decode", flags.num_decode, "greedy decode steps d0, d1, ... after the last case")->check(CLI::Range(0, 100000));
+  app.add_option("--decode", flags.num_decode, "greedy decode steps d0, d1, ... after the last case")
+      ->check(CLI::Range(0, 100000));
   app.add_flag("--mtp", flags.with_mtp, "run the MTP layers too (drafts from the cases file, else greedy)");
   app.add_option("--layers", flags.layers, "store only these layers, for example 0-2,5");
   app.add_option("--ops", flags.ops, "store only ops that match these globs, for example '*.moe.*,logits'");
@@ -307,13 +322,17 @@ void add_record(CLI::App& app, RecordFlags& flags) {
 }  // namespace tools
 
 int main(int argc, char** argv) {
-  CLI::App app("Records golden tensors of a DeepSeek-V3 checkpoint from the CPU reference, and looks at them.", "dsv3-golden");
-  tools::describe(app,
-                  "Examples:\n"
-                  "  dsv3-golden record --checkpoint golden/data/mini/checkpoint --prompt-ids 0,34,262 --decode 4 --out g.safetensors\n"
-                  "  dsv3-golden record --checkpoint DIR --cases prompts.json --case p7,d0 --mode exact --out exact.safetensors\n"
-                  "  dsv3-golden show g.safetensors\n"
-                  "Exit codes: 0 ok (diff: same bits), 1 diff found differences, 2 bad usage or input.");
+  CLI::App app("Records golden tensors of a DeepSeek-V3 checkpoint from the CPU reference, and looks at them.",
+               "dsv3-golden");
+  tools::describe(
+      app,
+      "Examples:\n"
+      "  dsv3-golden record --checkpoint golden/data/mini/checkpoint --prompt-ids 0,34,262 --decode 4 --out "
+      "g.safetensors\n"
+      "  dsv3-golden record --checkpoint DIR --cases prompts.json --case p7,d0 --mode exact --out exact.safetensors\n"
+      "  dsv3-golden show g.safetensors\n"
+      "  dsv3-golden op linear --shape m=4,k=512,n=256 --out linear.safetensors\n"
+      "Exit codes: 0 ok (diff: same bits), 1 diff found differences, 2 bad usage or input.");
   app.require_subcommand(1);
   tools::RecordFlags record;
   std::string file;
@@ -323,6 +342,10 @@ int main(int argc, char** argv) {
   tools::ExportFlags export_flags;
   auto* export_command = app.add_subcommand("export", "write a generated checkpoint as files that other engines read");
   tools::add_export(*export_command, export_flags);
+  tools::OpFlags op_flags;
+  auto* op_command =
+      app.add_subcommand("op", "write one op in isolation: inputs, weights, output and the bound of every element");
+  tools::add_op(*op_command, op_flags);
   auto* list = app.add_subcommand("list", "names, formats and shapes of the tensors in a golden file");
   auto* show = app.add_subcommand("show", "the manifest: how a golden file was made");
   auto* diff = app.add_subcommand("diff", "compare two golden files bit by bit");
@@ -346,6 +369,9 @@ int main(int argc, char** argv) {
     }
     if (export_command->parsed()) {
       return tools::run_export(export_flags);
+    }
+    if (op_command->parsed()) {
+      return tools::run_op(op_flags);
     }
     return faults->parsed() ? tools::run_faults(json) : tools::run_record(record);
   });

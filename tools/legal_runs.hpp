@@ -10,15 +10,20 @@
 
 namespace tools {
 
+// Other published rules move more than other orders do. The form of attention is a rule too: expanded with FP8 quantises the
+// latent.
+enum class LegalFreedom { kOrders, kOrdersAndRules };
+
 struct LegalRun {
   std::string description;
-  RecordJob job;           // ops, attention form, threads
-  int64_t chunk_len = 0;   // prompts are fed in chunks of this many tokens; 0: at once
+  LegalFreedom freedom = LegalFreedom::kOrders;
+  RecordJob job;          // ops, attention form, threads
+  int64_t chunk_len = 0;  // prompts are fed in chunks of this many tokens; 0: at once
 };
 
-// A pure function of the seed. Every op draws for itself: an order of its sums and rounding freedom in its functions (computed
+// A pure function of its arguments. Every op draws for itself: an order of its sums and rounding freedom in its functions (computed
 // here, not by the reference), or another published rule (reference/variants.hpp), or neither.
-LegalRun draw_legal_run(uint64_t seed);
+LegalRun draw_legal_run(uint64_t seed, LegalFreedom freedom);
 
 // Fixtures that legal runs go through, and the cases on each.
 struct LegalPlace {

@@ -62,7 +62,8 @@ model::Estimate ReferenceRecompute::stored(const model::Estimate& estimate) cons
   return reference::rounded(estimate);
 }
 
-model::TensorView ReferenceRecompute::bits(const model::Op& op, const golden::OpInputs<model::TensorView>& inputs) const {
+model::TensorView ReferenceRecompute::bits(const model::Op& op,
+                                           const golden::OpInputs<model::TensorView>& inputs) const {
   return reference::run_op({.rules = rules_,
                             .workload = workload_,
                             .weights = weights_,

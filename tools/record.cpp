@@ -87,14 +87,15 @@ class CaseRunner {
     } else if (step.mtp_ids.empty() && step.sequences.size() == 1 && draft_missing_) {
       step.mtp_ids = drafted(step, input, cache);
     }
-    const auto num_mtp = std::min<int64_t>(weights_.config().num_nextn_predict_layers, static_cast<int64_t>(step.mtp_ids.size()));
+    const auto num_mtp =
+        std::min<int64_t>(weights_.config().num_nextn_predict_layers, static_cast<int64_t>(step.mtp_ids.size()));
     input.workload.num_mtp_layers = num_mtp;
     if (num_mtp > 0) {
       input.mtp_tokens = reference::shifted_tokens(step.sequences, {step.mtp_ids}, num_mtp);
     }
     golden::Recorder recorder(step, job_.ops, job_.layers);
-    const bool stored =
-        job_.recorded.empty() || std::find(job_.recorded.begin(), job_.recorded.end(), step.name) != job_.recorded.end();
+    const bool stored = job_.recorded.empty() ||
+                        std::find(job_.recorded.begin(), job_.recorded.end(), step.name) != job_.recorded.end();
     LogitsProbe probe(stored ? &recorder : nullptr);
     transformer_.step(input, cache, probe);
     caches_[step.name] = std::move(cache);
@@ -132,7 +133,9 @@ class CaseRunner {
   }
 
   // Greedy drafts for a case that names none: the main model's next token, then each MTP layer's.
-  std::vector<int32_t> drafted(const golden::Case& step, reference::StepInput input, const reference::CacheState& cache) const {
+  std::vector<int32_t> drafted(const golden::Case& step,
+                               reference::StepInput input,
+                               const reference::CacheState& cache) const {
     std::vector<int32_t> ids;
     for (int64_t k = 0; k < weights_.config().num_nextn_predict_layers; ++k) {
       input.workload.num_mtp_layers = k;
@@ -149,7 +152,8 @@ class CaseRunner {
   const RecordJob& job_;
   golden::GoldenFile& golden_;
   reference::Transformer transformer_;
-  bool draft_missing_;  // cases that name drafts decide where MTP runs; if none does, it runs everywhere on greedy drafts
+  bool
+      draft_missing_;  // cases that name drafts decide where MTP runs; if none does, it runs everywhere on greedy drafts
   std::map<std::string, reference::CacheState> caches_;
   std::map<std::string, model::Workload> lengths_;
 };
@@ -176,7 +180,8 @@ ModeFlags resolved(ModeFlags flags, const model::ModelConfig& config) {
       flags.gemm = config.quantization ? "fp8" : "bf16";
     }
     if (flags.scale.empty()) {
-      flags.scale = config.quantization && config.quantization->scale_fmt == model::ScaleFormat::kUe8m0 ? "ue8m0" : "fp32";
+      flags.scale =
+          config.quantization && config.quantization->scale_fmt == model::ScaleFormat::kUe8m0 ? "ue8m0" : "fp32";
     }
     require_one_of("--gemm", flags.gemm, {"fp8", "bf16"});
     require_one_of("--scale", flags.scale, {"fp32", "ue8m0"});

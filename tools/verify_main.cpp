@@ -12,11 +12,12 @@
 #include "golden/ranks.hpp"
 #include "golden/store.hpp"
 #include "tools/cli.hpp"
+#include "tools/list_required.hpp"
 #include "tools/op_pack.hpp"
+#include "tools/recompute.hpp"
 #include "tools/record.hpp"
 #include "tools/score.hpp"
 #include "tools/synthetic/argument.hpp"
-#include "tools/recompute.hpp"
 
 namespace tools {
 namespace {
@@ -38,7 +39,8 @@ struct VerifyFlags {
 // The checkpoint that a golden file was made from: every tensor is held against the hash in the manifest when it is first read.
 class CheckedWeights : public model::WeightSource {
  public:
-  CheckedWeights(const model::WeightSource& original, const golden::Manifest& manifest) : original_(original), manifest_(manifest) {}
+  CheckedWeights(const model::WeightSource& original, const golden::Manifest& manifest)
+      : original_(original), manifest_(manifest) {}
 
   [[nodiscard]] const model::ModelConfig& config() const override { return original_.config(); }
   [[nodiscard]] model::TensorView weight(const std::string& name) const override {
@@ -60,7 +62,8 @@ class CheckedWeights : public model::WeightSource {
 };
 
 std::string element_text(const golden::Divergence& d) {
-  return fmt::format("got {:.9g}, expected {:.9g} +- {:.2g} at [{}]", d.got, d.expected, d.bound, fmt::join(d.coordinate, ", "));
+  return fmt::format(
+      "got {:.9g}, expected {:.9g} +- {:.2g} at [{}]", d.got, d.expected, d.bound, fmt::join(d.coordinate, ", "));
 }
 
 void print_divergence(const golden::Divergence& d) {
@@ -79,9 +82,7 @@ void print_verdict(const golden::Verdict& verdict, const golden::Dump& dump) {
   for (const auto& op : verdict.ops) {
     ++counts[op.status];
     switch (op.status) {
-      case OpStatus::kDiverged:
-        fmt::print("diverged   {}/{}: {}\n", op.case_name, op.op, op.divergence->reason);
-        break;
+      case OpStatus::kDiverged: fmt::print("diverged   {}/{}: {}\n", op.case_name, op.op, op.divergence->reason); break;
       case OpStatus::kVariant: fmt::print("variant    {}/{}: {}\n", op.case_name, op.op, op.variant); break;
       case OpStatus::kFlip:
       case OpStatus::kUndecided:
@@ -95,7 +96,9 @@ void print_verdict(const golden::Verdict& verdict, const golden::Dump& dump) {
     fmt::print("note       {}\n", note);
   }
   if (!dump.unused.empty()) {
-    fmt::print("note       {} names of the dump are not part of the comparison, for example {}\n", dump.unused.size(), dump.unused[0]);
+    fmt::print("note       {} names of the dump are not part of the comparison, for example {}\n",
+               dump.unused.size(),
+               dump.unused[0]);
   }
   std::vector<std::string> parts;
   for (const auto& [status, count] : counts) {
@@ -109,7 +112,8 @@ void print_verdict(const golden::Verdict& verdict, const golden::Dump& dump) {
     case golden::Verdict::Outcome::kPass: fmt::print("PASS against profile {}\n", verdict.profile); break;
     case golden::Verdict::Outcome::kFail: fmt::print("FAIL against profile {}\n", verdict.profile); break;
     case golden::Verdict::Outcome::kUndecided:
-      fmt::print("UNDECIDED against profile {}: nothing diverged, but not everything could be judged\n", verdict.profile);
+      fmt::print("UNDECIDED against profile {}: nothing diverged, but not everything could be judged\n",
+                 verdict.profile);
   }
 }
 
@@ -121,7 +125,9 @@ void write_text(const std::string& path, const std::string& text) {
 }
 
 // The dump, put together if it is one of many ranks.
-golden::GatheredDump read_ranks(const VerifyFlags& flags, const model::ModelConfig& config, const std::vector<golden::Case>& cases) {
+golden::GatheredDump read_ranks(const VerifyFlags& flags,
+                                const model::ModelConfig& config,
+                                const std::vector<golden::Case>& cases) {
   if (flags.layout.empty()) {
     return {.dump = golden::read_dump(flags.against, flags.format, config, cases), .origins = {}, .disagreements = {}};
   }
@@ -147,6 +153,12 @@ golden::PinRouting parse_pin(const std::string& text) {
 }
 
 int run_verify(const VerifyFlags& flags) {
+  // Not CLI11's required(): the subcommand needs neither.
+  for (const auto& [name, value] : {std::pair{"--golden", flags.golden}, std::pair{"--against", flags.against}}) {
+    if (value.empty()) {
+      model::throw_input_error("{} is required", name);
+    }
+  }
   const auto golden = golden::read_golden(flags.golden);
   const auto& manifest = golden.manifest;
   const std::string directory = flags.checkpoint.empty() ? manifest.checkpoint : flags.checkpoint;
@@ -155,10 +167,11 @@ int run_verify(const VerifyFlags& flags) {
   }
   const auto checkpoint = open_checkpoint(directory);
   if (checkpoint.hash != manifest.checkpoint_hash) {
-    model::throw_input_error("--checkpoint {}: not the checkpoint the golden file was made from (headers {}, manifest {})",
-                             directory,
-                             checkpoint.hash,
-                             manifest.checkpoint_hash);
+    model::throw_input_error(
+        "--checkpoint {}: not the checkpoint the golden file was made from (headers {}, manifest {})",
+        directory,
+        checkpoint.hash,
+        manifest.checkpoint_hash);
   }
   std::vector<std::string> cases;
   for (const std::string& list : flags.case_names) {
@@ -171,8 +184,10 @@ int run_verify(const VerifyFlags& flags) {
   const golden::Dump& dump = gathered.dump;
   const ModeFlags mode{manifest.mode, manifest.profile, manifest.gemm, manifest.scale, manifest.attention};
   const auto rules = rules_of(mode);
-  const golden::CompareOptions options{
-      .cases = cases, .strict = flags.strict, .pin_routing = parse_pin(flags.pin_routing), .on_case = [](const std::string& name) { show_progress("comparing " + name); }};
+  const golden::CompareOptions options{.cases = cases,
+                                       .strict = flags.strict,
+                                       .pin_routing = parse_pin(flags.pin_routing),
+                                       .on_case = [](const std::string& name) { show_progress("comparing " + name); }};
   auto verdict =
       golden::compare(weights.config(), golden, dump, options, [&](const model::Workload& workload, double num_sigmas) {
         return std::make_unique<ReferenceRecompute>(weights, rules, workload, num_sigmas, flags.num_threads);
@@ -199,32 +214,52 @@ int run_verify(const VerifyFlags& flags) {
 }  // namespace tools
 
 int main(int argc, char** argv) {
-  CLI::App app("Verifies a dump of a DeepSeek-V3 forward pass: every op recomputed from the dump's own inputs.", "dsv3-verify");
+  CLI::App app("Verifies a dump of a DeepSeek-V3 forward pass: every op recomputed from the dump's own inputs.",
+               "dsv3-verify");
   tools::describe(app,
                   "Examples:\n"
                   "  dsv3-verify --golden g.safetensors --checkpoint DIR --against dump.safetensors --format v32\n"
                   "  dsv3-verify --golden g.safetensors --against mine.safetensors --case p7 --json\n"
                   "  dsv3-verify score\n"
+                  "  dsv3-verify op linear.safetensors --output mine.npy\n"
                   "Exit codes: 0 pass, 1 fail, 2 undecided, or bad usage or input.");
   tools::VerifyFlags flags;
-  auto* golden = app.add_option("--golden", flags.golden, "golden file that dsv3-golden recorded");
-  app.add_option("--checkpoint", flags.checkpoint, "directory or synthetic:NAME[?seed=N] (default: the one the golden file names)");
-  auto* against = app.add_option("--against", flags.against, "dump to judge");
-  app.add_option("--format", flags.format, "names in the dump: " + fmt::format("{}", fmt::join(golden::known_formats(), ", ")))
+  app.add_option("--golden", flags.golden, "golden file that dsv3-golden recorded (required)");
+  app.add_option("--checkpoint",
+                 flags.checkpoint,
+                 "directory or synthetic:NAME[?seed=N] (default: the one the golden file names)");
+  app.add_option(
+      "--against", flags.against, "dump to judge: a .safetensors, .npy or .pt file, or a directory of them (required)");
+  app.add_option("--format",
+                 flags.format,
+                 "names in the dump: " + fmt::format("{}", fmt::join(golden::known_formats(), ", ")) +
+                     ", or a map file NAME.json")
       ->capture_default_str();
   app.add_option("--case", flags.case_names, "judge only these cases (repeat, or separate by commas)");
   app.add_flag("--json", flags.json, "machine-readable verdict");
   app.add_option("--junit", flags.junit, "write a JUnit report here");
-  app.add_option("--layout", flags.layout, "--against is a directory with one file a rank: tp8, ep8, dp8ep8, tp4dp2ep8, ...");
+  app.add_option(
+      "--layout", flags.layout, "--against is a directory with one file a rank: tp8, ep8, dp8ep8, tp4dp2ep8, ...");
   app.add_option("--pin-routing", flags.pin_routing, "take the dump's routing as given, unjudged: ids or ids+weights");
   app.add_flag("--strict", flags.strict, "a legal variant or a routing flip is a failure too");
   app.add_option("--threads", flags.num_threads, "threads")->check(CLI::Range(1, 1024));
   tools::ScoreFlags score_flags{.num_threads = tools::default_threads()};
-  auto* score = app.add_subcommand("score", "judge every planted fault and many legal runs, beside the figures that others use");
+  auto* score =
+      app.add_subcommand("score", "judge every planted fault and many legal runs, beside the figures that others use");
   tools::add_score(*score, score_flags);
-  score->preparse_callback([&](size_t) {
-    golden->required(false);
-    against->required(false);
+  tools::OpVerifyFlags op_flags;
+  auto* op_command = app.add_subcommand("op", "judge what a kernel gave against an op pack of dsv3-golden op");
+  tools::add_op_verify(*op_command, op_flags);
+  std::string listed_format;
+  auto* list_required = app.add_subcommand("list-required", "what to dump, in the names of a format");
+  tools::add_list_required(*list_required, listed_format);
+  return tools::run_main(app, argc, argv, [&] {
+    if (list_required->parsed()) {
+      return tools::run_list_required(listed_format);
+    }
+    if (op_command->parsed()) {
+      return tools::run_op_verify(op_flags);
+    }
+    return score->parsed() ? tools::run_score(score_flags) : tools::run_verify(flags);
   });
-  return tools::run_main(app, argc, argv, [&] { return score->parsed() ? tools::run_score(score_flags) : tools::run_verify(flags); });
 }

@@ -1,7 +1,9 @@
 #include "golden/formats/layout.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <limits>
+#include <map>
 #include <vector>
 
 #include "model/check.hpp"
@@ -26,12 +28,13 @@ TensorView flatten_rows(const TensorView& tensor) {
   return reshape(tensor, {num_rows, tensor.shape.back()});
 }
 
-// A new tensor whose element i is element source_of(i) of the old one.
+// A new tensor of this shape whose element i is element source_of(i) of the old one.
 template <typename SourceOf>
 TensorView permute(const TensorView& tensor, Shape shape, SourceOf source_of) {
   const auto width = static_cast<size_t>(model::dtype_bytes(tensor.dtype));
-  auto bytes = std::make_shared<std::vector<std::byte>>(tensor.bytes.size());
-  for (int64_t i = 0; i < tensor.size(); ++i) {
+  const int64_t size = model::num_elements(shape);
+  auto bytes = std::make_shared<std::vector<std::byte>>(static_cast<size_t>(size) * width);
+  for (int64_t i = 0; i < size; ++i) {
     std::memcpy(bytes->data() + static_cast<size_t>(i) * width,
                 tensor.bytes.data() + static_cast<size_t>(source_of(i)) * width,
                 width);
@@ -149,7 +152,88 @@ void require_readable(const TensorView& tensor, bool ids, const std::string& ori
   }
 }
 
+const std::map<std::string, Layout, std::less<>>& layouts() {
+  static const std::map<std::string, Layout, std::less<>> names{
+      {"rows", Layout::kRows},
+      {"rows_half_split", Layout::kRowsHalfSplit},
+      {"ids", Layout::kIds},
+      {"heads", Layout::kHeads},
+      {"heads_first", Layout::kHeadsFirst},
+      {"heads_first_half_split", Layout::kHeadsFirstHalfSplit},
+      {"pair_sum", Layout::kPairSum},
+      {"join", Layout::kJoin},
+      {"join_half_split", Layout::kJoinHalfSplit},
+      {"token_heads", Layout::kTokenHeads},
+      {"stacked_experts", Layout::kStackedExperts},
+      {"expert_slots", Layout::kExpertSlots}};
+  return names;
+}
+
 }  // namespace
+
+std::optional<Layout> parse_layout(std::string_view name) {
+  const auto found = layouts().find(name);
+  return found == layouts().end() ? std::nullopt : std::optional(found->second);
+}
+
+std::vector<std::string> layout_names() {
+  std::vector<std::string> names;
+  for (const auto& [name, layout] : layouts()) {
+    names.push_back(name);
+  }
+  return names;
+}
+
+TensorView slice_last(const TensorView& tensor, int64_t begin, int64_t end, const std::string& origin) {
+  const int64_t width = tensor.shape.empty() ? 0 : tensor.shape.back();
+  if (begin < 0 || begin >= end || end > width) {
+    throw_input_error("{}: the slice [{}, {}) does not lie in the last extent of {}",
+                      origin,
+                      begin,
+                      end,
+                      model::shape_text(tensor.shape));
+  }
+  Shape shape = tensor.shape;
+  shape.back() = end - begin;
+  return permute(tensor, shape, [&](int64_t i) { return i / (end - begin) * width + begin + i % (end - begin); });
+}
+
+TensorView take_rows(const TensorView& tensor, const std::vector<int64_t>& rows) {
+  const int64_t width = tensor.row_len();
+  Shape shape = tensor.shape;
+  shape.front() = static_cast<int64_t>(rows.size());
+  return permute(tensor, shape, [&](int64_t i) { return rows[static_cast<size_t>(i / width)] * width + i % width; });
+}
+
+TensorView expert_rows(
+    Layout layout, const TensorView& tensor, const TensorView& topk_ids, int64_t expert, const std::string& origin) {
+  const auto ids = topk_ids.codes<int32_t>();
+  std::vector<int64_t> rows;
+  for (size_t slot = 0; slot < ids.size(); ++slot) {
+    if (ids[slot] == expert) {
+      rows.push_back(static_cast<int64_t>(slot));
+    }
+  }
+  require_readable(tensor, false, origin);
+  const TensorView flat = flatten_rows(tensor);
+  if (layout == Layout::kStackedExperts) {
+    const int64_t num_rows = tensor.shape.size() == 3 ? tensor.shape[1] : -1;
+    if (num_rows < static_cast<int64_t>(rows.size()) || tensor.num_rows() <= expert) {
+      throw_input_error("{}: expected [experts, rows, d] with {} rows for expert {}, got {}",
+                        origin,
+                        rows.size(),
+                        expert,
+                        model::shape_text(tensor.shape));
+    }
+    std::ranges::generate(rows, [next = expert * num_rows]() mutable { return next++; });
+  } else if (flat.num_rows() != topk_ids.size()) {
+    throw_input_error("{}: expected {} rows, one for each expert of each token, got {}",
+                      origin,
+                      topk_ids.size(),
+                      model::shape_text(tensor.shape));
+  }
+  return take_rows(flat, rows);
+}
 
 TensorView apply_layout(Layout layout, const TensorView& first, const TensorView& second, const std::string& origin) {
   require_readable(first, layout == Layout::kIds, origin);
@@ -164,11 +248,18 @@ TensorView apply_layout(Layout layout, const TensorView& first, const TensorView
       const Shape& shape = require_rank_4(first, origin).shape;
       return reshape(first, {shape[0] * shape[1], shape[2], shape[3]});
     }
+    case Layout::kTokenHeads:
+      if (first.shape.size() != 3) {
+        throw_input_error("{}: expected [tokens, heads, d], got {}", origin, model::shape_text(first.shape));
+      }
+      return first;
     case Layout::kHeadsFirst: return tokens_first(first, false, origin);
     case Layout::kHeadsFirstHalfSplit: return tokens_first(first, true, origin);
     case Layout::kPairSum: return add_as_floats(first, second, origin);
     case Layout::kJoin: return join_rows(flatten_rows(first), flatten_rows(second), origin);
     case Layout::kJoinHalfSplit: return join_rows(flatten_rows(first), interleave_rows(second, origin), origin);
+    case Layout::kStackedExperts:
+    case Layout::kExpertSlots: break;  // one tensor for many ops
   }
   model::throw_check_error(__FILE__, __LINE__, "unknown layout");
 }

@@ -1,6 +1,7 @@
 // What the ops are called in other people's dumps: one table a format.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -12,9 +13,24 @@ namespace golden {
 // same op, the first whose tensors are in the file counts.
 struct NameRow {
   std::string foreign = {};
-  std::string ours = {};
+  std::string ours = {};  // with '*' for the expert where the layout holds all experts in one tensor
   Layout layout = Layout::kRows;
   std::string second = {};  // foreign name of the other tensor of a pair; empty: there is none
+  // The part of the last extent that is meant, of a fused tensor; empty: all of it. A number, a size of the model's config
+  // ("q_lora_rank"), "half" or "end".
+  std::string slice_begin = {};
+  std::string slice_end = {};
+};
+
+enum class Padding { kNone, kLeft, kRight, kTail };  // of each sequence's tokens; kTail: after the last sequence only
+
+struct NameMap {
+  std::vector<NameRow> rows = {};
+  std::map<std::string, std::string> cases =
+      {};  // step number of the dump -> case; empty: steps are cases in their order
+  std::string positions =
+      {};  // foreign name of the tokens' positions, which tell tokens from padding; empty: there is none
+  Padding padding = Padding::kNone;  // where there are no positions
 };
 
 // DeepSeek-V3 and DeepSeek-V3.2-Exp inference code.

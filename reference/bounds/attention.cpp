@@ -18,7 +18,10 @@ namespace {
 class ScoreTerms {
  public:
   explicit ScoreTerms(const EstimateCall& call)
-      : call_(call), c_(call.config()), model_(sum_model(call.rules, call.num_sigmas)), absorbed_(call.inputs.size() == 3) {}
+      : call_(call),
+        c_(call.config()),
+        model_(sum_model(call.rules, call.num_sigmas)),
+        absorbed_(call.inputs.size() == 3) {}
 
   // Scaled score. The dot's error, then the product with the scale and the subtraction of the maximum: 2 u of the score.
   [[nodiscard]] ValueWithError score(int64_t token, int64_t head, int64_t key_row) const {
@@ -125,13 +128,16 @@ model::Estimate probs_for_value(const EstimateCall& call, const std::vector<Toke
   const int64_t heads = call.config().num_attention_heads;
   const int64_t max_keys = probs.shape.back();
   for (int64_t row = 0; row < static_cast<int64_t>(places.size()) * heads; ++row) {
-    const auto p = row_of(call.inputs[0], row / heads, row % heads * max_keys, places[static_cast<size_t>(row / heads)].num_visible());
+    const auto p = row_of(
+        call.inputs[0], row / heads, row % heads * max_keys, places[static_cast<size_t>(row / heads)].num_visible());
     const auto factors = value_factors(call.rules.probs, p.value);
     for (size_t key = 0; key < factors.size(); ++key) {
       const double weight = p.value[key] / factors[key];
       const double function = factors[key] == 1.0 ? 0 : 2 * (kFunctionUnits + 1) * unit * weight;
       const auto stored = rounded_value(model::DType::kBF16, {weight, p.error[key] / factors[key] + function});
-      set(probs, row * max_keys + static_cast<int64_t>(key), {stored.value * factors[key], stored.error * factors[key]});
+      set(probs,
+          row * max_keys + static_cast<int64_t>(key),
+          {stored.value * factors[key], stored.error * factors[key]});
     }
   }
   return probs;
@@ -198,7 +204,8 @@ model::Estimate estimate_context(const EstimateCall& call) {
     for (int64_t v = 0; v < c.v_head_dim; ++v) {
       TermSums terms;
       for (int64_t key = 0; key < place.num_visible(); ++key) {
-        const auto value = row_of(call.inputs[1], place.first_key_row + key, row % heads * head_rows + c.qk_nope_head_dim + v, 1);
+        const auto value =
+            row_of(call.inputs[1], place.first_key_row + key, row % heads * head_rows + c.qk_nope_head_dim + v, 1);
         const auto k = static_cast<size_t>(key);
         terms.add(p.value[k] * value.value[0],
                   p.error[k] * std::abs(value.value[0]) + p.value[k] * value.error[0] + p.error[k] * value.error[0]);
@@ -260,7 +267,9 @@ model::Estimate estimate_output_latent(const EstimateCall& call) {
       }
     }
     for (size_t j = 0; j < sums.size(); ++j) {
-      set(result, row * c.kv_lora_rank + static_cast<int64_t>(j), {sums[j].sum, order_error(model, sums[j]) + sums[j].input_error});
+      set(result,
+          row * c.kv_lora_rank + static_cast<int64_t>(j),
+          {sums[j].sum, order_error(model, sums[j]) + sums[j].input_error});
     }
   });
   return result;

@@ -13,7 +13,8 @@ namespace reference {
 model::Estimate estimate_embed(const EstimateCall& call) {
   const WeightMatrix table(call.weights, call.op.weights[0]);
   const auto& tokens = call.inputs[0].value;
-  auto result = empty_estimate({static_cast<int64_t>(tokens.size()), table.in_dim()}, stored_as(call.rules, model::DType::kBF16));
+  auto result =
+      empty_estimate({static_cast<int64_t>(tokens.size()), table.in_dim()}, stored_as(call.rules, model::DType::kBF16));
   std::vector<float> row(static_cast<size_t>(table.in_dim()));
   for (size_t t = 0; t < tokens.size(); ++t) {
     CHECK(tokens[t] >= 0 && tokens[t] < static_cast<double>(table.out_dim()));

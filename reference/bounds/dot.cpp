@@ -21,7 +21,8 @@ void TermSums::add(double term, double term_error) {
 
 double order_error(const SumModel& model, const TermSums& terms) {
   const auto n = static_cast<double>(terms.count);
-  const double partial_square = terms.sum * terms.sum + std::max(terms.squares, terms.largest_prefix * terms.largest_prefix);
+  const double partial_square =
+      terms.sum * terms.sum + std::max(terms.squares, terms.largest_prefix * terms.largest_prefix);
   const double variance = (n * partial_square + terms.squares) / 3;
   const double statistical = model.num_sigmas * model.unit * std::sqrt(variance);
   const double deterministic = (n + 1) * model.unit / (1 - (n + 1) * model.unit) * terms.magnitudes;

@@ -31,7 +31,7 @@ struct TermSums {
   double squares = 0;
   double magnitudes = 0;
   double largest_prefix = 0;  // largest |sum of the first j terms|
-  double input_error = 0;  // what errors of the terms themselves amount to
+  double input_error = 0;     // what errors of the terms themselves amount to
 
   void add(double term, double term_error = 0);
 };

@@ -43,9 +43,10 @@ model::Estimate input_rows(const EstimateCall& call, int64_t in_dim) {
 
 // One row of activations after quantisation: code * scale and how far it may flip, split into its factors for the block sums.
 struct QuantizedEstimate {
-  std::vector<double> code;        // E4M3 values
-  std::vector<double> code_error;  // distance to the code on the other side of a tie, where x lies within its error of it
-  std::vector<double> scale;       // [blocks]
+  std::vector<double> code;  // E4M3 values
+  std::vector<double>
+      code_error;             // distance to the code on the other side of a tie, where x lies within its error of it
+  std::vector<double> scale;  // [blocks]
 };
 
 // Quantisation is exact arithmetic on given numbers: without input errors there is one legal result. With them, codes (and the
@@ -74,7 +75,8 @@ QuantizedEstimate quantize(const QuantizeRule& rule, const EstimateRow& x) {
       if (x.error[i] > 0 || low.scale != high.scale) {
         for (const BlockScale& s : {low, found, high}) {
           for (const double shifted : {x.value[i] - x.error[i], x.value[i] + x.error[i]}) {
-            const double other = static_cast<double>(activation_code(rule, static_cast<float>(shifted), s)) * s.scale / found.scale;
+            const double other =
+                static_cast<double>(activation_code(rule, static_cast<float>(shifted), s)) * s.scale / found.scale;
             error = std::max(error, std::abs(other - code));
           }
         }
@@ -113,7 +115,10 @@ ValueWithError fp8_dot(const SumModel& model,
   return {blocks.sum, std::sqrt(block_variance + across * across) + blocks.input_error};
 }
 
-model::Estimate dense_matmul(const EstimateCall& call, const model::Estimate& x, const WeightMatrix& weight, bool to_bf16) {
+model::Estimate dense_matmul(const EstimateCall& call,
+                             const model::Estimate& x,
+                             const WeightMatrix& weight,
+                             bool to_bf16) {
   const SumModel model = sum_model(call.rules, call.num_sigmas);
   const int64_t num_rows = x.shape.front();
   auto result = empty_estimate({num_rows, weight.out_dim()}, stored_as(call.rules, model::DType::kBF16));

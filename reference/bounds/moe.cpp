@@ -24,7 +24,8 @@ model::Estimate estimate_swiglu(const EstimateCall& call) {
   auto result = empty_estimate(gate.shape, stored_as(call.rules, model::DType::kBF16));
   for (size_t i = 0; i < gate.value.size(); ++i) {
     const double value = activated.value[i] * up.value[i];
-    const double error = activated.error[i] * (std::abs(up.value[i]) + up.error[i]) + std::abs(activated.value[i]) * up.error[i];
+    const double error =
+        activated.error[i] * (std::abs(up.value[i]) + up.error[i]) + std::abs(activated.value[i]) * up.error[i];
     set(result, static_cast<int64_t>(i), {value, error + unit * std::abs(value)});
   }
   return result;
@@ -51,8 +52,7 @@ model::Estimate estimate_combine(const EstimateCall& call) {
       const auto y = row_of(call.expert_outputs[static_cast<size_t>(choice.expert)], choice.row, 0, hidden);
       for (size_t i = 0; i < sums.size(); ++i) {
         const double product = y.value[i] * w.value[0];
-        const double error =
-            y.error[i] * (std::abs(w.value[0]) + w.error[0]) + std::abs(y.value[i]) * w.error[0];
+        const double error = y.error[i] * (std::abs(w.value[0]) + w.error[0]) + std::abs(y.value[i]) * w.error[0];
         if (!bf16_steps) {
           sums[i].add(product, error);
           continue;
@@ -68,7 +68,9 @@ model::Estimate estimate_combine(const EstimateCall& call) {
     CHECK_EQ(static_cast<int64_t>(choices[t].size()), k);
     for (size_t i = 0; i < sums.size(); ++i) {
       const double order = bf16_steps ? 0 : order_error(model, sums[i]);
-      set(result, static_cast<int64_t>(t) * hidden + static_cast<int64_t>(i), {sums[i].sum, order + sums[i].input_error});
+      set(result,
+          static_cast<int64_t>(t) * hidden + static_cast<int64_t>(i),
+          {sums[i].sum, order + sums[i].input_error});
     }
   }
   return result;

@@ -65,7 +65,9 @@ model::Estimate estimate_rms_norm(const EstimateCall& call) {
     for (int64_t i = 0; i < hidden; ++i) {
       const auto element = static_cast<size_t>(i);
       const double value = inner.value[element] * gain[element];
-      set(result, t * hidden + i, {value, inner.error[element] * std::abs(gain[element]) + std::abs(value) * model.unit});
+      set(result,
+          t * hidden + i,
+          {value, inner.error[element] * std::abs(gain[element]) + std::abs(value) * model.unit});
     }
   }
   return result;

@@ -11,7 +11,9 @@ namespace reference {
 namespace {
 
 // HF: BF16 cos and sin, whose last FP32 digits may only matter at a tie; products rounded to BF16; the sum is left unrounded.
-std::pair<ValueWithError, ValueWithError> rotate_in_bf16_steps(const EstimateRow& x, size_t pair, const Rotation& turn) {
+std::pair<ValueWithError, ValueWithError> rotate_in_bf16_steps(const EstimateRow& x,
+                                                               size_t pair,
+                                                               const Rotation& turn) {
   const auto bf16 = [](double value, double error) { return rounded_value(model::DType::kBF16, {value, error}); };
   const double function_error = std::ldexp(1.0, -22);
   const auto cos = bf16(turn.cos, function_error);

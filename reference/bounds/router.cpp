@@ -56,12 +56,14 @@ model::Estimate estimate_router_weights(const EstimateCall& call) {
   const auto step = [bf16_steps](ValueWithError element) {
     return bf16_steps ? rounded_value(model::DType::kBF16, element) : element;
   };
-  auto result = empty_estimate(ids.shape, stored_as(call.rules, bf16_stored ? model::DType::kBF16 : model::DType::kF32));
+  auto result =
+      empty_estimate(ids.shape, stored_as(call.rules, bf16_stored ? model::DType::kBF16 : model::DType::kF32));
   for (int64_t t = 0; t < ids.shape.front(); ++t) {
     TermSums sum;
     std::vector<ValueWithError> chosen;
     for (int64_t slot = 0; slot < k; ++slot) {
-      const auto score = row_of(call.inputs[0], t, static_cast<int64_t>(ids.value[static_cast<size_t>(t * k + slot)]), 1);
+      const auto score =
+          row_of(call.inputs[0], t, static_cast<int64_t>(ids.value[static_cast<size_t>(t * k + slot)]), 1);
       chosen.push_back({score.value[0], score.error[0]});
       sum.add(score.value[0], score.error[0]);
     }
@@ -76,7 +78,9 @@ model::Estimate estimate_router_weights(const EstimateCall& call) {
       const double share_error = score.error / denominator.value + share * denominator.error / denominator.value;
       const auto quotient = step({share, share_error + share * kFunctionUnits * model.unit});
       const double value = quotient.value * config.routed_scaling_factor;
-      set(result, t * k + slot, {value, quotient.error * std::abs(config.routed_scaling_factor) + std::abs(value) * model.unit});
+      set(result,
+          t * k + slot,
+          {value, quotient.error * std::abs(config.routed_scaling_factor) + std::abs(value) * model.unit});
     }
   }
   return result;

@@ -65,7 +65,9 @@ std::set<int32_t> all_ids(size_t count) {
 }
 
 // Calls visit with every admissible set of kept groups until it returns true.
-bool any_kept_set(const model::ModelConfig& config, const Keys& groups, const std::function<bool(const std::set<int32_t>&)>& visit) {
+bool any_kept_set(const model::ModelConfig& config,
+                  const Keys& groups,
+                  const std::function<bool(const std::set<int32_t>&)>& visit) {
   const auto all = all_ids(groups.value.size());
   std::set<int32_t> kept;
   const std::function<bool(int32_t)> extend = [&](int32_t next) {
@@ -95,7 +97,9 @@ std::set<int32_t> members_of(const model::ModelConfig& config, const std::set<in
 }
 
 // Fills in everything but the admissibility of a choice that differs.
-ChoiceJudgement compare_choice(std::vector<int32_t> expected, std::span<const int32_t> chosen, const std::vector<int32_t>& ranking) {
+ChoiceJudgement compare_choice(std::vector<int32_t> expected,
+                               std::span<const int32_t> chosen,
+                               const std::vector<int32_t>& ranking) {
   ChoiceJudgement judgement{.expected = std::move(expected)};
   const std::set<int32_t> ours(judgement.expected.begin(), judgement.expected.end());
   const std::set<int32_t> theirs(chosen.begin(), chosen.end());
@@ -137,9 +141,8 @@ ChoiceJudgement judge_groups(const model::ModelConfig& config,
                              const TokenScores& token,
                              std::span<const int32_t> chosen) {
   const Keys groups = group_keys(config, rules, biased_keys(rules, token));
-  auto judgement = compare_choice(largest<double>(groups.value, config.topk_group),
-                                  chosen,
-                                  largest<double>(groups.value, config.n_group));
+  auto judgement = compare_choice(
+      largest<double>(groups.value, config.topk_group), chosen, largest<double>(groups.value, config.n_group));
   judgement.reason = malformed(chosen, groups.value.size());
   if (!judgement.reason.empty()) {
     judgement.verdict = ChoiceVerdict::kWrong;
@@ -174,9 +177,8 @@ ChoiceJudgement judge_experts(const model::ModelConfig& config,
       masked[e] = members.contains(static_cast<int32_t>(e)) ? masked[e] : -std::numeric_limits<double>::infinity();
     }
   }
-  auto judgement = compare_choice(largest<double>(masked, config.num_experts_per_tok),
-                                  chosen,
-                                  largest<double>(masked, config.n_routed_experts));
+  auto judgement = compare_choice(
+      largest<double>(masked, config.num_experts_per_tok), chosen, largest<double>(masked, config.n_routed_experts));
   judgement.reason = malformed(chosen, masked.size());
   if (!judgement.reason.empty()) {
     judgement.verdict = ChoiceVerdict::kWrong;
@@ -185,7 +187,9 @@ ChoiceJudgement judge_experts(const model::ModelConfig& config,
   if (judgement.verdict != ChoiceVerdict::kWrong) {
     return judgement;
   }
-  const auto explains = [&](const std::set<int32_t>& kept) { return admissible(experts, members_of(config, kept), theirs); };
+  const auto explains = [&](const std::set<int32_t>& kept) {
+    return admissible(experts, members_of(config, kept), theirs);
+  };
   bool legal = false;
   if (!grouped) {
     legal = admissible(experts, all_ids(masked.size()), theirs);
@@ -197,7 +201,8 @@ ChoiceJudgement judge_experts(const model::ModelConfig& config,
   if (legal) {
     judgement.verdict = ChoiceVerdict::kFlip;
   } else {
-    judgement.reason = "an expert with a clearly larger biased score was left out, or its group should have been dropped";
+    judgement.reason =
+        "an expert with a clearly larger biased score was left out, or its group should have been dropped";
   }
   return judgement;
 }

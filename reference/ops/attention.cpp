@@ -25,7 +25,10 @@ T exponential(T x) {
 
 // Keys of one head as rows [keys, key_len]: [k_nope | k_rope] or, absorbed, the cache row itself.
 template <typename T>
-std::vector<T> expanded_keys(const model::ModelConfig& c, const std::vector<T>& kv_b, const std::vector<T>& cache, int64_t head) {
+std::vector<T> expanded_keys(const model::ModelConfig& c,
+                             const std::vector<T>& kv_b,
+                             const std::vector<T>& cache,
+                             int64_t head) {
   const int64_t kv_row = c.num_attention_heads * (c.qk_nope_head_dim + c.v_head_dim);
   const int64_t num_keys = static_cast<int64_t>(cache.size()) / c.latent_dim();
   std::vector<T> keys;
@@ -43,7 +46,8 @@ std::vector<T> expanded_keys(const model::ModelConfig& c, const std::vector<T>& 
 template <typename T>
 class Scores {
  public:
-  explicit Scores(const OpCall& call) : call_(call), c_(call.config()), scale_(static_cast<T>(softmax_scale(call.config()))) {
+  explicit Scores(const OpCall& call)
+      : call_(call), c_(call.config()), scale_(static_cast<T>(softmax_scale(call.config()))) {
     absorbed_ = call.inputs.size() == 3;
     query_ = load<T>(call.inputs[0]);
     query_rope_ = load<T>(call.inputs[1]);
@@ -58,9 +62,13 @@ class Scores {
     return absorbed_ ? std::vector<T>() : expanded_keys(c_, kv_b_, cache_, head);
   }
 
-  [[nodiscard]] std::vector<T> of(int64_t token, const TokenPlace& place, int64_t head, const std::vector<T>& keys) const {
+  [[nodiscard]] std::vector<T> of(int64_t token,
+                                  const TokenPlace& place,
+                                  int64_t head,
+                                  const std::vector<T>& keys) const {
     const auto rope_len = static_cast<size_t>(c_.qk_rope_head_dim);
-    const std::span<const T> q_rope(query_rope_.data() + (token * c_.num_attention_heads + head) * c_.qk_rope_head_dim, rope_len);
+    const std::span<const T> q_rope(query_rope_.data() + (token * c_.num_attention_heads + head) * c_.qk_rope_head_dim,
+                                    rope_len);
     const int64_t main_len = absorbed_ ? c_.kv_lora_rank : c_.qk_nope_head_dim;
     const int64_t query_stride = absorbed_ ? c_.kv_lora_rank : c_.qk_head_dim();
     const std::span<const T> q_main(query_.data() + (token * c_.num_attention_heads + head) * query_stride,
@@ -145,8 +153,8 @@ std::vector<T> expanded_context(const OpCall& call) {
     std::vector<T> column(static_cast<size_t>(num_keys));
     for (int64_t v = 0; v < c.v_head_dim; ++v) {
       for (int64_t key = 0; key < num_keys; ++key) {
-        column[static_cast<size_t>(key)] =
-            kv_b[static_cast<size_t>(key * kv_row + head * (c.qk_nope_head_dim + c.v_head_dim) + c.qk_nope_head_dim + v)];
+        column[static_cast<size_t>(key)] = kv_b[static_cast<size_t>(
+            key * kv_row + head * (c.qk_nope_head_dim + c.v_head_dim) + c.qk_nope_head_dim + v)];
       }
       for (size_t t = 0; t < places.size(); ++t) {
         const auto visible = static_cast<size_t>(places[t].num_visible());
@@ -166,7 +174,8 @@ int64_t visible_pairs_flops(const OpCall& call, int64_t len) {
 
 void count_score_flops(const OpCall& call) {
   if (call.flops != nullptr) {
-    *call.flops += visible_pairs_flops(call, call.inputs.size() == 3 ? call.config().latent_dim() : call.config().qk_head_dim());
+    *call.flops +=
+        visible_pairs_flops(call, call.inputs.size() == 3 ? call.config().latent_dim() : call.config().qk_head_dim());
   }
 }
 

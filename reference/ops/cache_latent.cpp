@@ -36,7 +36,9 @@ model::TensorView cache_latent(const OpCall& call) {
 
   auto rows = std::make_shared<std::vector<std::byte>>();
   rows->reserve(static_cast<size_t>(call.workload.num_keys()) * row_bytes);
-  const auto append = [&rows](std::span<const std::byte> bytes) { rows->insert(rows->end(), bytes.begin(), bytes.end()); };
+  const auto append = [&rows](std::span<const std::byte> bytes) {
+    rows->insert(rows->end(), bytes.begin(), bytes.end());
+  };
   size_t old_row = 0;
   size_t token = 0;
   for (const auto& [num_cached, num_new] : call.workload.sequences) {

@@ -16,8 +16,10 @@ model::TensorView unquantised_linear(const OpCall& call, model::DType dtype) {
   }
   return with_arithmetic(call.rules.exact(), [&]<typename T>() {
     const auto x = load<T>(call.inputs[0]);
-    auto y = matmul<T>(x, num_rows, weight.out_dim(), weight.in_dim(), call.num_threads,
-                       [&](int64_t n, std::span<float> row) { weight.row(n, row); });
+    auto y = matmul<T>(
+        x, num_rows, weight.out_dim(), weight.in_dim(), call.num_threads, [&](int64_t n, std::span<float> row) {
+          weight.row(n, row);
+        });
     return store<T>({num_rows, weight.out_dim()}, std::move(y), dtype);
   });
 }

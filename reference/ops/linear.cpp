@@ -45,7 +45,10 @@ std::vector<T> input_rows(const OpCall& call, int64_t in_dim) {
   return rows;
 }
 
-std::vector<float> fp8_matmul(const OpCall& call, const WeightMatrix& weight, std::span<const float> x, int64_t num_rows) {
+std::vector<float> fp8_matmul(const OpCall& call,
+                              const WeightMatrix& weight,
+                              std::span<const float> x,
+                              int64_t num_rows) {
   const int64_t in_dim = weight.in_dim();
   const int64_t out_dim = weight.out_dim();
   const QuantizeRule rule = call.rules.quantize_of(call.op);
@@ -93,9 +96,10 @@ model::TensorView linear(const OpCall& call) {
       }
     }
     if (y.empty()) {
-      y = matmul<T>(x, num_rows, weight.out_dim(), weight.in_dim(), call.num_threads, [&](int64_t n, std::span<float> row) {
-        call.rules.exact() ? weight.row(n, row) : weight.bf16_row(n, row);
-      });
+      y = matmul<T>(
+          x, num_rows, weight.out_dim(), weight.in_dim(), call.num_threads, [&](int64_t n, std::span<float> row) {
+            call.rules.exact() ? weight.row(n, row) : weight.bf16_row(n, row);
+          });
     }
     return store<T>({num_rows, weight.out_dim()}, std::move(y), model::DType::kBF16);
   });

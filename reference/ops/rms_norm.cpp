@@ -27,7 +27,8 @@ std::vector<T> norm_input(const OpCall& call) {
 }  // namespace
 
 template <typename T>
-void rms_norm_row(NormRounding rounding, double eps, std::span<const T> x, std::span<const float> gain, std::span<T> y) {
+void rms_norm_row(
+    NormRounding rounding, double eps, std::span<const T> x, std::span<const float> gain, std::span<T> y) {
   CHECK(!x.empty());
   CHECK_EQ(x.size(), gain.size());
   CHECK_EQ(x.size(), y.size());
@@ -43,8 +44,10 @@ void rms_norm_row(NormRounding rounding, double eps, std::span<const T> x, std::
   }
 }
 
-template void rms_norm_row<float>(NormRounding, double, std::span<const float>, std::span<const float>, std::span<float>);
-template void rms_norm_row<double>(NormRounding, double, std::span<const double>, std::span<const float>, std::span<double>);
+template void rms_norm_row<float>(
+    NormRounding, double, std::span<const float>, std::span<const float>, std::span<float>);
+template void rms_norm_row<double>(
+    NormRounding, double, std::span<const double>, std::span<const float>, std::span<double>);
 
 model::TensorView rms_norm(const OpCall& call) {
   const auto gain = load<float>(call.weights.weight(call.op.weights[0]));

@@ -34,7 +34,8 @@ model::TensorView rotate(const OpCall& call, model::Shape shape, int64_t num_vec
     std::vector<T> y;
     y.reserve(static_cast<size_t>(model::num_elements(shape)));
     for (size_t t = 0; t < places.size(); ++t) {
-      const auto turns = rotations(call.config(), frequencies, rope_position(call.config(), call.op, places[t].position));
+      const auto turns =
+          rotations(call.config(), frequencies, rope_position(call.config(), call.op, places[t].position));
       for (int64_t v = 0; v < num_vectors; ++v) {
         const T* pair = x.data() + static_cast<int64_t>(t) * row_len + first + v * stride;
         for (int64_t i = 0; i < rope_dim / 2; ++i, pair += 2) {

@@ -77,7 +77,8 @@ std::vector<T> group_scores(const model::ModelConfig& config, std::span<const T>
   const auto group_len = static_cast<size_t>(config.experts_per_group());
   std::vector<T> scores;
   for (size_t begin = 0; begin < biased.size(); begin += group_len) {
-    std::vector<T> group(biased.begin() + static_cast<int64_t>(begin), biased.begin() + static_cast<int64_t>(begin + group_len));
+    std::vector<T> group(biased.begin() + static_cast<int64_t>(begin),
+                         biased.begin() + static_cast<int64_t>(begin + group_len));
     std::sort(group.begin(), group.end(), std::greater<T>());
     scores.push_back(config.topk_method == model::TopkMethod::kNoauxTc ? group[0] + group[1] : group[0]);
   }

@@ -60,8 +60,9 @@ TEST(Formats, OurOwnNamesAreTakenAsTheyAre) {
 }
 
 TEST(Formats, AnUnknownFormatListsTheKnownOnes) {
-  EXPECT_EQ(refusal({{"p2/embed", counting({2, 2})}}, "onnx"),
-            "format \"onnx\" is not known, expected one of dsv3, v32, hf");
+  EXPECT_EQ(
+      refusal({{"p2/embed", counting({2, 2})}}, "onnx"),
+      "format \"onnx\" is not known, expected one of dsv3, v32, official, hf, sglang, vllm or a map file NAME.json");
 }
 
 TEST(Formats, AMissingFileIsRefused) {

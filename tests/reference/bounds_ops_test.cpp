@@ -138,8 +138,7 @@ TEST(OpBounds, TruncatedBf16Results_LieOutside) {
   };
   for (const auto& [kind, counts] : caught(truncated)) {
     if (counts.changed > 0) {
-      EXPECT_GT(counts.share(), 0.95)
-          << model::op_kind_name(kind) << " " << counts.changed;
+      EXPECT_GT(counts.share(), 0.95) << model::op_kind_name(kind) << " " << counts.changed;
     }
   }
 }

@@ -116,7 +116,7 @@ class CliTest(unittest.TestCase):
         self.assertEqual(run("dsv3-golden", "diff", self.golden, exact).returncode, 1)
         faults = json.loads(run("dsv3-golden", "faults", "--json").stdout)
         self.assertTrue({"bb-02", "bb-03", "bb-18", "k-01", "k-02"} <= {fault["id"] for fault in faults})
-        self.assertEqual(set(faults[0]), {"id", "op", "fixture", "description"})
+        self.assertLessEqual({"id", "op", "fixture", "description"}, set(faults[0]))
 
     def test_bad_input_gets_one_line(self):
         checkpoint = ("--checkpoint", MINI / "checkpoint")

@@ -6,6 +6,7 @@
 
 #include <set>
 
+#include "tests/temp_dir.hpp"
 #include "tools/trials.hpp"
 
 namespace tools {
@@ -47,6 +48,22 @@ TEST(Faults, IdsAreUnique_AndThereAreThirtyOfOurOwn) {
     num_own += fault.id.starts_with("k-") ? 1 : 0;
   }
   EXPECT_GE(num_own, 30);
+}
+
+TEST(Faults, EachIsListedInTheDocs) {
+  const std::string text = read_bytes(std::string(DSV3_SOURCE_DIR) + "/docs/faults.md");
+  for (const Fault& fault : all_faults()) {
+    EXPECT_NE(text.find("| `" + fault.id + "` | " + fault.description + " |"), std::string::npos) << fault.id;
+  }
+}
+
+TEST(Faults, TheirCases_AreReadBackAsTheyAre) {
+  const TempDir folder;
+  for (const Fault& fault : all_faults()) {
+    const auto path = folder / "cases.json";
+    write_bytes(path, cases_text(fault.cases));
+    EXPECT_EQ(golden::read_cases(path), fault.cases) << fault.id;
+  }
 }
 
 TEST(Faults, AnUnknownId_IsRefused_WithTheKnownOnes) {

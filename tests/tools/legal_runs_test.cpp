@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "tests/tools/verifier.hpp"
 
 namespace tools {
@@ -12,7 +14,7 @@ namespace {
 constexpr uint64_t kRunsPerTest = 40;
 
 void expect_no_alarm(Trials& trials, const LegalPlace& place, uint64_t seed) {
-  const LegalRun run = draw_legal_run(seed);
+  const LegalRun run = draw_legal_run(seed, LegalFreedom::kOrdersAndRules);
   const auto trial = run_legally(trials, place, run);
   EXPECT_EQ(trial.verdict.outcome, golden::Verdict::Outcome::kPass) << place.fixture << ", " << run.description << "\n"
                                                                     << complaints(trial.verdict);
@@ -42,16 +44,19 @@ TEST(LegalRunsOnMini, NoneIsCalledAFault) {
   }
 }
 
-// The variations do reach the bits, or passing would say nothing.
-TEST(LegalRunsVary, MostOpsComeOutWithOtherBits) {
+// The variations do reach the bits, and every kind of them is drawn, or passing would say nothing.
+TEST(LegalRunsVary, ManyOpsComeOutWithOtherBits_AndByOtherRules) {
   Trials trials(2);
-  const LegalPlace place = legal_places()[1];
-  const auto trial = run_legally(trials, place, draw_legal_run(3));
-  int64_t num_same = 0;
-  for (const auto& op : trial.verdict.ops) {
-    num_same += op.status == golden::OpStatus::kSame ? 1 : 0;
+  std::map<golden::OpStatus, int64_t> counts;
+  for (const uint64_t seed : {3, 7, 11}) {
+    for (const auto& op :
+         run_legally(trials, legal_places()[1], draw_legal_run(seed, LegalFreedom::kOrdersAndRules)).verdict.ops) {
+      ++counts[op.status];
+    }
   }
-  EXPECT_LT(num_same, static_cast<int64_t>(trial.verdict.ops.size()) / 2);
+  EXPECT_GT(counts[golden::OpStatus::kOrder], 40);
+  EXPECT_GT(counts[golden::OpStatus::kVariant], 40);
+  EXPECT_GT(counts[golden::OpStatus::kSame], 100);
 }
 
 }  // namespace

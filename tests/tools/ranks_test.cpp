@@ -55,10 +55,21 @@ std::vector<golden::Dump> slice_tp(int64_t tp) {
   std::vector<golden::Dump> ranks(static_cast<size_t>(tp));
   for (const auto& [name, tensor] : whole().tensors) {
     const bool split = holds(name,
-                             {".q_b", ".kv_b", ".q_rope", ".probs", ".context", ".q_latent", ".o_latent", ".gate", ".up", ".act", "/logits"});
+                             {".q_b",
+                              ".kv_b",
+                              ".q_rope",
+                              ".probs",
+                              ".context",
+                              ".q_latent",
+                              ".o_latent",
+                              ".gate",
+                              ".up",
+                              ".act",
+                              "/logits"});
     for (int64_t r = 0; r < tp; ++r) {
       const int64_t width = tensor.shape[1];
-      ranks[static_cast<size_t>(r)].tensors[name] = split ? columns(tensor, width * r / tp, width * (r + 1) / tp) : tensor;
+      ranks[static_cast<size_t>(r)].tensors[name] =
+          split ? columns(tensor, width * r / tp, width * (r + 1) / tp) : tensor;
     }
   }
   return ranks;
@@ -96,7 +107,8 @@ std::vector<golden::Dump> slice_dp(int64_t dp) {
 }
 
 golden::GatheredDump gathered(const std::string& layout, const std::vector<golden::Dump>& ranks) {
-  return golden::gather_ranks(golden::parse_rank_layout(layout), ranks, mini().checkpoint().config(), whole().manifest.cases);
+  return golden::gather_ranks(
+      golden::parse_rank_layout(layout), ranks, mini().checkpoint().config(), whole().manifest.cases);
 }
 
 Verdict verdict_of(const golden::GatheredDump& dump, const golden::CompareOptions& options = {}) {

@@ -35,14 +35,15 @@ const Fixture& mini() {
 
 // A variant that nothing on mini can tell from the profile, and why.
 bool is_invisible(const std::string& name, const ModeFlags& mode) {
-  const bool same_frequencies = name.starts_with("frequency-");          // both orders round alike with mini's YaRN values
-  const bool rare = name == "code-reciprocal";                           // changes 1 code in 2,000: none in 7 tokens
+  const bool same_frequencies = name.starts_with("frequency-");  // both orders round alike with mini's YaRN values
+  const bool rare = name == "code-reciprocal";                   // changes 1 code in 2,000: none in 7 tokens
   const bool no_ue8m0 = name.starts_with("ue8m0-") && mode.scale != "ue8m0";
   return same_frequencies || rare || no_ue8m0;
 }
 
 void expect_each_variant_is_named(const ModeFlags& mode) {
-  const std::map<std::string, golden::GoldenFile> goldens{{"p7", mini().record(mode, {"p7"})}, {"p129", mini().record(mode, {"p129"})}};
+  const std::map<std::string, golden::GoldenFile> goldens{{"p7", mini().record(mode, {"p7"})},
+                                                          {"p129", mini().record(mode, {"p129"})}};
   const auto profile = rules_of(resolved(mode, mini().checkpoint().config()));
   int64_t tried = 0;
   for (const auto& variant : single_variants(profile)) {

@@ -25,7 +25,9 @@ class Fixture {
   [[nodiscard]] std::filesystem::path folder() const { return folder_; }
 
   // All cases of prompts.json, or the named ones (and what they follow, which runs but is not stored).
-  [[nodiscard]] golden::GoldenFile record(const ModeFlags& mode, const std::vector<std::string>& names, RecordJob job = {}) const {
+  [[nodiscard]] golden::GoldenFile record(const ModeFlags& mode,
+                                          const std::vector<std::string>& names,
+                                          RecordJob job = {}) const {
     job.mode = resolved(mode, checkpoint_.config());
     job.cases = names.empty() ? cases_ : golden::select_cases(cases_, names);
     job.recorded = names;

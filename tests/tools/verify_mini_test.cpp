@@ -90,8 +90,9 @@ TEST(VerifyMini, AFaultInExactMode_FailsWhereItStarts) {
   const auto verdict = mini().compare(golden, {.tensors = faulty.tensors, .unused = {}});
   ASSERT_EQ(verdict.outcome, Verdict::Outcome::kFail);
   EXPECT_EQ(verdict.first_divergence()->op, "layer.0.attn.probs");
-  EXPECT_EQ(verdict.first_divergence()->divergence->reads,
-            (std::vector<std::string>{"cache.0.latent", "layer.0.attn.kv_b", "layer.0.attn.q_b", "layer.0.attn.q_rope"}));
+  EXPECT_EQ(
+      verdict.first_divergence()->divergence->reads,
+      (std::vector<std::string>{"cache.0.latent", "layer.0.attn.kv_b", "layer.0.attn.q_b", "layer.0.attn.q_rope"}));
 }
 
 // One BF16 step in one element of any tensor of a case: the op itself diverges, unless its interval reaches both neighbours.

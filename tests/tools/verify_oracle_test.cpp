@@ -81,7 +81,8 @@ TEST_P(ProfileOracleTest, TheFullCases_PassWithoutAVariant) {
   const auto verdict = fixture.compare(golden, fixture.dump(dump.file + ".safetensors", dump.format));
   EXPECT_EQ(verdict.outcome, Verdict::Outcome::kPass) << complaints(verdict);
   for (const auto& op : verdict.ops) {
-    EXPECT_TRUE(op.status == OpStatus::kSame || op.status == OpStatus::kOrder) << op.case_name << "/" << op.op << " " << op.variant;
+    EXPECT_TRUE(op.status == OpStatus::kSame || op.status == OpStatus::kOrder)
+        << op.case_name << "/" << op.op << " " << op.variant;
   }
 }
 
@@ -187,7 +188,8 @@ TEST_P(OracleTest, ExactMode_ForcedOpByOp_EqualsHuggingFaceInFloat64) {
     const auto workload = golden::workload_of(config, golden, dump, step);
     for (const auto& grouped : model::op_list(config, workload)) {
       const auto got = dump.tensors.find(step.name + "/" + grouped.id);
-      if (got == dump.tensors.end() || grouped.kind == model::OpKind::kCacheLatent || grouped.kind == model::OpKind::kCombine) {
+      if (got == dump.tensors.end() || grouped.kind == model::OpKind::kCacheLatent ||
+          grouped.kind == model::OpKind::kCombine) {
         continue;  // the cache is a copy; HF stores no single experts
       }
       reference::OpCall call{.rules = rules, .workload = workload, .weights = fixture_->checkpoint(), .op = grouped};
@@ -249,8 +251,10 @@ TEST_P(OracleTest, ExactMode_FreeRunning_KeepsRoutingAndLogits) {
       const auto b = theirs->second.codes<int32_t>();
       const auto k = static_cast<size_t>(tensor.row_len());
       for (size_t t = 0; t < a.size() / k; ++t) {
-        EXPECT_EQ(std::multiset<int32_t>(a.begin() + static_cast<int64_t>(t * k), a.begin() + static_cast<int64_t>((t + 1) * k)),
-                  std::multiset<int32_t>(b.begin() + static_cast<int64_t>(t * k), b.begin() + static_cast<int64_t>((t + 1) * k)))
+        EXPECT_EQ(std::multiset<int32_t>(a.begin() + static_cast<int64_t>(t * k),
+                                         a.begin() + static_cast<int64_t>((t + 1) * k)),
+                  std::multiset<int32_t>(b.begin() + static_cast<int64_t>(t * k),
+                                         b.begin() + static_cast<int64_t>((t + 1) * k)))
             << name << " token " << t;
       }
     }
@@ -258,7 +262,9 @@ TEST_P(OracleTest, ExactMode_FreeRunning_KeepsRoutingAndLogits) {
   EXPECT_EQ(logits, 14 + 2);  // 14 cases, and the MTP heads of p7 and p33
 }
 
-INSTANTIATE_TEST_SUITE_P(Fixtures, OracleTest, testing::Values("nano", "ragged", "mini"), [](const auto& fixture) { return fixture.param; });
+INSTANTIATE_TEST_SUITE_P(Fixtures, OracleTest, testing::Values("nano", "ragged", "mini"), [](const auto& fixture) {
+  return fixture.param;
+});
 
 }  // namespace
 }  // namespace tools

@@ -10,6 +10,9 @@ namespace tools::faults {
 namespace {
 
 Values bias_of(const OpCall& call) {
+  if (call.op.weights.empty()) {
+    return Values(static_cast<size_t>(call.config().n_routed_experts));
+  }
   return model::to_double(call.weights.weight(call.op.weights[0]));
 }
 

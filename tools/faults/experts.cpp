@@ -48,11 +48,15 @@ FaultyOp with_neighbours_weight() {
     const std::string& name = call.op.weights[0];
     const std::string own = ".experts." + std::to_string(call.op.expert) + ".";
     const size_t at = name.find(own);
-    const std::string other =
-        std::string(name).replace(at, own.size(), ".experts." + std::to_string(call.op.expert ^ 1) + ".");
+    const std::string other = std::string(name).replace(
+        at,
+        own.size(),
+        ".experts." + std::to_string(std::min(call.op.expert ^ 1, call.config().n_routed_experts - 1)) + ".");
     ChangedWeights changed(call.weights);
     changed.exchange(name, call.weights.weight(other));
-    changed.exchange(name + "_scale_inv", call.weights.weight(other + "_scale_inv"));
+    if (call.weights.weight(name).dtype == model::DType::kF8E4M3) {
+      changed.exchange(name + "_scale_inv", call.weights.weight(other + "_scale_inv"));
+    }
     return run_with(call, changed);
   };
 }
@@ -87,7 +91,7 @@ std::vector<Fault> expert_faults() {
                                 }
                                 for (size_t e = half; e < changed.expert_outputs.size(); ++e) {
                                   auto& rows = changed.expert_outputs[e];
-                                  if (!rows.bytes.empty()) {
+                                  if (!rows.bytes.empty() && !last.bytes.empty()) {
                                     const auto source = model::to_double(last);
                                     rows = edited(rows, [&](Values& values) {
                                       for (size_t i = 0; i < values.size(); ++i) {

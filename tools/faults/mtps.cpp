@@ -67,13 +67,16 @@ std::vector<Fault> mtp_faults() {
       [](const OpCall& call, const Memory& memory) { return with_state(memory, "layer.1.output")(call); }));
   faults.push_back(make_fault(
       "k-95", "state and embedding are joined in the other order", "mtp.*.eh_proj", on_nano_mtp(), exchanged_inputs));
-  faults.push_back(make_fault_with_memory(
-      "k-96",
-      "the MTP layer reads the state before the final norm",
-      "mtp.0.hnorm",
-      on_nano_mtp(),
-      "layer.3.output",
-      [](const OpCall& call, const Memory& memory) { return with_state(memory, "layer.3.output")(call); }));
+  faults.push_back(make_fault_with_memory("k-96",
+                                          "the MTP layer reads the state before the final norm",
+                                          "mtp.0.hnorm",
+                                          on_nano_mtp(),
+                                          "layer.*.output",
+                                          [](const OpCall& call, const Memory& memory) {
+                                            const int64_t last = call.config().num_hidden_layers - 1;
+                                            return with_state(memory,
+                                                              "layer." + std::to_string(last) + ".output")(call);
+                                          }));
   faults.push_back(make_fault("k-97",
                               "the MTP layer's head uses the main model's norm",
                               "mtp.*.norm",

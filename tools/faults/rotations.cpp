@@ -59,6 +59,15 @@ FaultyOp on_half_split_pairs() {
   };
 }
 
+// YaRN, where the config has it.
+FaultyOp with_yarn(std::function<void(model::ModelConfig&, model::YarnConfig&)> change) {
+  return with_config([change = std::move(change)](model::ModelConfig& config) {
+    if (config.yarn) {
+      change(config, *config.yarn);
+    }
+  });
+}
+
 }  // namespace
 
 std::vector<Fault> rotation_faults() {
@@ -80,10 +89,10 @@ std::vector<Fault> rotation_faults() {
                               "YaRN stretches the base instead of each frequency",
                               "layer.*.attn.[qk]_rope",
                               on_nano(),
-                              with_config([](model::ModelConfig& config) {
+                              with_yarn([](model::ModelConfig& config, model::YarnConfig& yarn) {
                                 const auto dim = static_cast<double>(config.qk_rope_head_dim);
-                                config.rope_theta *= std::pow(config.yarn->factor, dim / (dim - 2));
-                                config.yarn->factor = 1;
+                                config.rope_theta *= std::pow(yarn.factor, dim / (dim - 2));
+                                yarn.factor = 1;
                               })));
   faults.push_back(
       make_fault("k-64", "keys are rotated by the position before theirs", key, on_nano_step(), with_positions(-1)));
@@ -106,11 +115,12 @@ std::vector<Fault> rotation_faults() {
                  "rotated vectors lack the ratio of the two mscales",
                  query,
                  on_notv3(),
-                 with_config([](model::ModelConfig& config) { config.yarn->mscale = config.yarn->mscale_all_dim; })));
-  faults.push_back(make_fault(
-      "k-69", "YaRN is left out for short contexts", key, on_nano(), with_config([](model::ModelConfig& config) {
-        config.yarn->factor = 1;
-      })));
+                 with_yarn([](model::ModelConfig&, model::YarnConfig& yarn) { yarn.mscale = yarn.mscale_all_dim; })));
+  faults.push_back(make_fault("k-69",
+                              "YaRN is left out for short contexts",
+                              key,
+                              on_nano(),
+                              with_yarn([](model::ModelConfig&, model::YarnConfig& yarn) { yarn.factor = 1; })));
   faults.push_back(make_fault("k-70",
                               "rope_theta is 10000 whatever the config says",
                               query,

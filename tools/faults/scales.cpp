@@ -15,6 +15,9 @@ TensorView ones(const TensorView& scale) {
 
 // Byte codes of an FP8 weight, changed.
 TensorView recoded(const TensorView& weight, const std::function<void(std::span<uint8_t>, size_t row_len)>& change) {
+  if (weight.dtype != model::DType::kF8E4M3) {
+    return weight;
+  }
   const auto codes = weight.codes<uint8_t>();
   std::vector<uint8_t> changed(codes.begin(), codes.end());
   change(changed, static_cast<size_t>(weight.row_len()));
@@ -24,6 +27,9 @@ TensorView recoded(const TensorView& weight, const std::function<void(std::span<
 // The weight is laid out for 16x16 tiles of a matrix unit, and then read as if it were row-major.
 TensorView tiled(const TensorView& weight) {
   constexpr size_t kTile = 16;
+  if (weight.dtype != model::DType::kF8E4M3 || weight.num_rows() % 16 != 0 || weight.row_len() % 16 != 0) {
+    return weight;
+  }
   const auto codes = weight.codes<uint8_t>();
   std::vector<uint8_t> packed;
   const auto row_len = static_cast<size_t>(weight.row_len());
@@ -39,6 +45,9 @@ TensorView tiled(const TensorView& weight) {
 
 TensorView halved_without_minus_zero(const OpCall& call) {
   const std::string& name = call.op.weights.back();
+  if (call.weights.weight(name).dtype != model::DType::kF8E4M3) {
+    return reference::run_op(call);
+  }
   ChangedWeights changed(call.weights);
   changed.exchange(name, recoded(call.weights.weight(name), [](std::span<uint8_t> codes, size_t) {
                      for (uint8_t& code : codes) {
@@ -116,7 +125,7 @@ std::vector<Fault> scale_faults() {
                               "layer.*.attn.kv_a",
                               on_nano(),
                               with_weight_scale([](const reference::WeightMatrix& weight, int64_t n, int64_t block) {
-                                return weight.scale(std::min(n, weight.out_dim() / 128 * 128 - 1), block);
+                                return weight.scale(std::clamp<int64_t>(weight.out_dim() / 128 * 128 - 1, 0, n), block);
                               })));
   faults.push_back(make_fault("k-17",
                               "the grid of scales is read column by column",

@@ -39,8 +39,10 @@ FaultyOp with_visible_keys(int64_t shift) {
     Values probs(static_cast<size_t>(right.size()));
     const int64_t row_len = right.row_len();
     for (size_t t = 0; t < places.size(); ++t) {
-      const int64_t num_keys = call.inputs.back().num_rows();
-      const int64_t visible = std::clamp<int64_t>(places[t].num_visible() + shift, 1, num_keys);
+      const int64_t first = places[t].first_key_row;
+      const int64_t num_keys = call.inputs.back().num_rows() - first;
+      const int64_t visible =
+          std::clamp<int64_t>(places[t].num_visible() + shift, 1, std::min(num_keys, right.shape[2]));
       // The token alone, at the end of a sequence that holds what it is to see.
       model::Workload alone = call.workload;
       alone.sequences = {{.num_cached = visible - 1, .num_new = 1}};
@@ -53,7 +55,7 @@ FaultyOp with_visible_keys(int64_t shift) {
       one.inputs = {model::slice_rows(call.inputs[0], token, token + 1),
                     model::slice_rows(call.inputs[1], token, token + 1)};
       for (size_t i = 2; i < call.inputs.size(); ++i) {
-        one.inputs.push_back(model::slice_rows(call.inputs[i], 0, visible));
+        one.inputs.push_back(model::slice_rows(call.inputs[i], first, first + visible));
       }
       const auto seen = model::to_double(reference::run_op(one));
       for (int64_t head = 0; head < right.shape[1]; ++head) {
@@ -98,6 +100,15 @@ FaultyOp with_next_heads_query() {
   });
 }
 
+// The cache is the last input of either form.
+FaultyOp with_cache(std::function<TensorView(const TensorView&)> change) {
+  return [change = std::move(change)](const OpCall& call) {
+    OpCall changed = call;
+    changed.inputs.back() = change(call.inputs.back());
+    return reference::run_op(changed);
+  };
+}
+
 void all_dim_times(model::ModelConfig& config, double factor) {
   if (config.yarn) {
     config.yarn->mscale_all_dim *= factor;
@@ -114,24 +125,26 @@ std::vector<Fault> score_faults() {
                               probs,
                               on_nano_step(),
                               with_config([](model::ModelConfig& config) { all_dim_times(config, 0); })));
-  faults.push_back(
-      make_fault("bb-19",
-                 "the softmax scale is made from mscale instead of mscale_all_dim",
-                 probs,
-                 on_notv3(),
-                 with_config([](model::ModelConfig& config) { config.yarn->mscale_all_dim = config.yarn->mscale; })));
+  faults.push_back(make_fault("bb-19",
+                              "the softmax scale is made from mscale instead of mscale_all_dim",
+                              probs,
+                              on_notv3(),
+                              with_config([](model::ModelConfig& config) {
+                                if (config.yarn) {
+                                  config.yarn->mscale_all_dim = config.yarn->mscale;
+                                }
+                              })));
   faults.push_back(make_fault("bb-21",
                               "the logarithm's multiplier of 0.1 is applied twice",
                               probs,
                               on_nano(),
                               with_config([](model::ModelConfig& config) { all_dim_times(config, 0.1); })));
-  faults.push_back(make_fault("bb-56",
-                              "the offset of a cache row wraps, here after 8 rows",
-                              probs,
-                              {"synthetic:nano", prompt(12)},
-                              with_input(3, [](const TensorView& cache, const OpCall&) {
-                                return rows_from(cache, [](int64_t row) { return row % 8; });
-                              })));
+  faults.push_back(make_fault(
+      "bb-56",
+      "the offset of a cache row wraps, here after 8 rows",
+      probs,
+      {"synthetic:nano", prompt(12)},
+      with_cache([](const TensorView& cache) { return rows_from(cache, [](int64_t row) { return row % 8; }); })));
   faults.push_back(make_fault("h-09",
                               "scores are divided by the root of the head dimension and nothing else",
                               probs,
@@ -156,7 +169,7 @@ std::vector<Fault> score_faults() {
                               "keys after the first 64 are read from the page before",
                               probs,
                               {"synthetic:edge", prompt(66)},
-                              with_input(3, [](const TensorView& cache, const OpCall&) {
+                              with_cache([](const TensorView& cache) {
                                 return rows_from(cache, [](int64_t row) { return row < 64 ? row : row - 64; });
                               })));
   faults.push_back(make_fault("k-53",

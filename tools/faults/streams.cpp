@@ -72,10 +72,10 @@ std::vector<Fault> stream_faults() {
                               "a token gets the row of the next id",
                               "embed",
                               on_nano(),
-                              with_input(0, [](const TensorView& tokens, const OpCall&) {
+                              with_input(0, [](const TensorView& tokens, const OpCall& call) {
                                 std::vector<int32_t> ids;
                                 for (const int32_t id : tokens.codes<int32_t>()) {
-                                  ids.push_back(id + 1);
+                                  ids.push_back((id + 1) % static_cast<int32_t>(call.config().vocab_size));
                                 }
                                 return model::make_tensor(tokens.dtype, tokens.shape, ids);
                               })));

@@ -14,6 +14,9 @@ namespace {
 // Probabilities as [rows of keys], changed before they meet the values.
 FaultyOp with_probs(std::function<void(Values& probs, size_t keys, const OpCall&)> change) {
   return with_input(0, [change = std::move(change)](const TensorView& probs, const OpCall& call) {
+    if (call.inputs.size() == 1) {
+      return probs;  // absorbed: latents, not probabilities
+    }
     return edited(probs, [&](Values& values) { change(values, static_cast<size_t>(probs.shape[2]), call); });
   });
 }
@@ -92,10 +95,15 @@ TensorView latents_summed_in_bf16(const OpCall& call) {
   });
 }
 
-// kv_b columns of each head: [keys | values] -> [values | keys]; both parts have the same width in nano.
+// kv_b columns of each head: [keys | values] -> [values | keys]; as far as both go.
 int64_t other_half(int64_t column, const model::ModelConfig& config) {
-  const int64_t half = config.v_head_dim;
-  return column / half % 2 == 0 ? column + half : column - half;
+  const int64_t nope = config.qk_nope_head_dim;
+  const int64_t common = std::min(nope, config.v_head_dim);
+  const int64_t i = column % (nope + config.v_head_dim);
+  if (i < common) {
+    return column + nope;
+  }
+  return i >= nope && i < nope + common ? column - nope : column;
 }
 
 TensorView halves_swapped(const TensorView& kv_b, const OpCall& call) {

@@ -52,6 +52,9 @@ std::vector<Fault> weighting_faults() {
                               "layer.*.moe.topk_weights",
                               on_nano(),
                               weighing([](const OpCall& call, Values chosen, std::span<const int32_t> ids) {
+                                if (!call.config().has_router_bias()) {
+                                  return shares(std::move(chosen), call.config().routed_scaling_factor);
+                                }
                                 const auto name = "model.layers." + std::to_string(call.op.layer) +
                                                   ".mlp.gate.e_score_correction_bias";
                                 const auto bias = model::to_double(call.weights.weight(name));

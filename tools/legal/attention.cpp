@@ -65,7 +65,8 @@ TensorView attention_probs(const OpCall& call, Order& order) {
   for (size_t t = 0; t < places.size(); ++t) {
     for (int64_t head = 0; head < heads; ++head) {
       const int64_t row = static_cast<int64_t>(t) * heads + head;
-      const auto q = joined(part(query, row * query_stride, main_len), part(query_rope, row * c.qk_rope_head_dim, c.qk_rope_head_dim));
+      const auto q = joined(part(query, row * query_stride, main_len),
+                            part(query_rope, row * c.qk_rope_head_dim, c.qk_rope_head_dim));
       std::vector<float> scores;
       for (int64_t key = 0; key < places[t].num_visible(); ++key) {
         const int64_t place = places[t].first_key_row + key;

@@ -45,8 +45,8 @@ TensorView linear(const OpCall& call, Order& order, model::DType dtype) {
       std::vector<float> blocks;
       for (size_t begin = 0; begin < w.size(); begin += kBlock) {
         const size_t len = std::min(kBlock, w.size() - begin);
-        const float dot =
-            order.dot(std::span<const float>(row.codes).subspan(begin, len), std::span<const float>(w).subspan(begin, len));
+        const float dot = order.dot(std::span<const float>(row.codes).subspan(begin, len),
+                                    std::span<const float>(w).subspan(begin, len));
         const float x_scale = row.scales[begin / kBlock];
         const float w_scale = weight.scale(n, static_cast<int64_t>(begin / kBlock));
         blocks.push_back(scales_first ? dot * (x_scale * w_scale) : dot * x_scale * w_scale);
@@ -72,12 +72,14 @@ TensorView rms_norm(const OpCall& call, Order& order) {
   for (size_t begin = 0; begin < x.size(); begin += row_len) {
     const auto row = std::span<const float>(x).subspan(begin, gain.size());
     const float mean = order.sum_of_squares(row) / static_cast<float>(gain.size());
-    const float inverse = order.function(1 / std::sqrt(static_cast<double>(mean + static_cast<float>(call.config().rms_norm_eps))));
+    const float inverse =
+        order.function(1 / std::sqrt(static_cast<double>(mean + static_cast<float>(call.config().rms_norm_eps))));
     for (size_t i = 0; i < gain.size(); ++i) {
       y.push_back(row[i] * inverse * gain[i]);
     }
   }
-  return store<float>({call.inputs[0].num_rows(), static_cast<int64_t>(gain.size())}, std::move(y), model::DType::kBF16);
+  return store<float>(
+      {call.inputs[0].num_rows(), static_cast<int64_t>(gain.size())}, std::move(y), model::DType::kBF16);
 }
 
 TensorView swiglu(const OpCall& call, Order& order) {
@@ -166,8 +168,8 @@ TensorView rotate(const OpCall& call, bool is_query) {
     }
   }
   const auto tokens = static_cast<int64_t>(places.size());
-  const auto shape =
-      is_query ? model::Shape{tokens, c.num_attention_heads, c.qk_rope_head_dim} : model::Shape{tokens, c.qk_rope_head_dim};
+  const auto shape = is_query ? model::Shape{tokens, c.num_attention_heads, c.qk_rope_head_dim}
+                              : model::Shape{tokens, c.qk_rope_head_dim};
   return store<float>(shape, std::move(y), model::DType::kBF16);
 }
 
@@ -182,13 +184,15 @@ std::optional<TensorView> run_in_order(const OpCall& call, Order& order) {
     case OpKind::kRmsNorm: return rms_norm(call, order);
     case OpKind::kSwiglu: return swiglu(call, order);
     case OpKind::kRouterScores:
-      return call.config().scoring_func == model::ScoringFunction::kSigmoid ? std::optional(sigmoid_scores(call, order)) : std::nullopt;
+      return call.config().scoring_func == model::ScoringFunction::kSigmoid ? std::optional(sigmoid_scores(call, order))
+                                                                            : std::nullopt;
     case OpKind::kRouterWeights: return router_weights(call, order);
     case OpKind::kCombine: return combine(call, order);
     case OpKind::kRotateQuery: return rotate(call, true);
     case OpKind::kRotateKey: return rotate(call, false);
     case OpKind::kAttentionProbs: return attention_probs(call, order);
-    case OpKind::kAttentionContext: return call.inputs.size() == 1 ? context_from_latent(call, order) : context(call, order);
+    case OpKind::kAttentionContext:
+      return call.inputs.size() == 1 ? context_from_latent(call, order) : context(call, order);
     case OpKind::kQueryLatent: return query_latent(call, order);
     case OpKind::kOutputLatent: return output_latent(call, order);
     default: return std::nullopt;

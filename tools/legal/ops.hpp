@@ -8,7 +8,7 @@
 
 namespace tools::legal {
 
-// Empty for ops that have no such freedom, and for rules other than profile v32's.
+// Empty for ops that have no such freedom. call.rules are those of profile v32.
 std::optional<model::TensorView> run_in_order(const reference::OpCall& call, Order& order);
 
 }  // namespace tools::legal

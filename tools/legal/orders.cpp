@@ -74,6 +74,9 @@ float Order::dot(std::span<const float> a, std::span<const float> b) const {
 
 float Order::function(double exact) {
   const auto nearest = static_cast<float>(exact);
+  if (!std::isfinite(nearest)) {
+    return nearest;
+  }
   switch (random_() % 4) {
     case 0: return std::nextafterf(nearest, INFINITY);
     case 1: return std::nextafterf(nearest, -INFINITY);

@@ -1,0 +1,173 @@
+#include "golden/formats/map_file.hpp"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "golden/json_text.hpp"
+#include "model/check.hpp"
+#include "model/mapped_file.hpp"
+
+namespace golden {
+namespace {
+
+using model::throw_input_error;
+
+constexpr std::string_view kConfigSizes[] = {"q_lora_rank",
+                                             "kv_lora_rank",
+                                             "qk_rope_head_dim",
+                                             "qk_nope_head_dim",
+                                             "v_head_dim",
+                                             "hidden_size",
+                                             "intermediate_size",
+                                             "moe_intermediate_size"};
+
+bool is_number(std::string_view text) {
+  return !text.empty() && text.size() < 10 && text.find_first_not_of("0123456789") == std::string_view::npos;
+}
+
+void require_keys(const Json& object, const std::vector<std::string_view>& known, const std::string& origin) {
+  if (!object.is_object()) {
+    throw_input_error("{}: expected an object, got {}", origin, object.type_name());
+  }
+  for (const auto& [key, value] : object.items()) {
+    if (std::ranges::find(known, key) == known.end()) {
+      throw_input_error("{}: key \"{}\" is not known, expected {}", origin, key, fmt::join(known, ", "));
+    }
+  }
+}
+
+std::string text_of(const Json& object, const std::string& key, const std::string& origin) {
+  if (!object.contains(key)) {
+    return "";
+  }
+  if (!object[key].is_string()) {
+    throw_input_error("{}: \"{}\" is {}, expected text", origin, key, object[key].type_name());
+  }
+  return object[key].get<std::string>();
+}
+
+std::string bound_text(const Json& bound, const std::string& origin) {
+  const std::string text = bound.is_number_unsigned() ? bound.dump()
+                           : bound.is_string()        ? bound.get<std::string>()
+                                                      : "";
+  if (!is_number(text) && text != "half" && text != "end" &&
+      std::ranges::find(kConfigSizes, text) == std::end(kConfigSizes)) {
+    throw_input_error("{}: slice bound {}, expected a number, \"half\", \"end\" or one of {}",
+                      origin,
+                      bound.dump(),
+                      fmt::join(kConfigSizes, ", "));
+  }
+  return text;
+}
+
+bool reads_two(Layout layout) {
+  return layout == Layout::kPairSum || layout == Layout::kJoin || layout == Layout::kJoinHalfSplit;
+}
+
+NameRow parse_row(const Json& row, const std::string& origin) {
+  require_keys(row, {"foreign", "ours", "layout", "second", "slice"}, origin);
+  NameRow result{.foreign = text_of(row, "foreign", origin),
+                 .ours = text_of(row, "ours", origin),
+                 .second = text_of(row, "second", origin)};
+  if (result.foreign.empty() || result.ours.empty()) {
+    throw_input_error("{}: expected \"foreign\" and \"ours\"", origin);
+  }
+  if (const std::string name = text_of(row, "layout", origin); !name.empty()) {
+    const auto layout = parse_layout(name);
+    if (!layout) {
+      throw_input_error(
+          "{}: layout \"{}\" is not known, expected one of {}", origin, name, fmt::join(layout_names(), ", "));
+    }
+    result.layout = *layout;
+  }
+  if (std::ranges::count(result.foreign, '#') < std::ranges::count(result.ours, '#')) {
+    throw_input_error("{}: \"{}\" has more # than \"{}\"", origin, result.ours, result.foreign);
+  }
+  if (reads_two(result.layout) != !result.second.empty()) {
+    throw_input_error("{}: \"second\" is needed by pair_sum, join and join_half_split and by no other layout", origin);
+  }
+  const bool all_experts = result.layout == Layout::kStackedExperts || result.layout == Layout::kExpertSlots;
+  if (all_experts != (result.ours.find(".expert.*") != std::string::npos)) {
+    throw_input_error("{}: \"ours\" holds \".expert.*\" with stacked_experts and expert_slots and with no other layout",
+                      origin);
+  }
+  if (row.contains("slice")) {
+    const Json& slice = row["slice"];
+    if (!slice.is_array() || slice.size() != 2) {
+      throw_input_error("{}: \"slice\": expected [begin, end]", origin);
+    }
+    result.slice_begin = bound_text(slice[0], origin);
+    result.slice_end = bound_text(slice[1], origin);
+  }
+  return result;
+}
+
+Padding parse_padding(const std::string& name, const std::string& origin) {
+  static const std::map<std::string, Padding> names{
+      {"", Padding::kNone}, {"left", Padding::kLeft}, {"right", Padding::kRight}, {"tail", Padding::kTail}};
+  const auto found = names.find(name);
+  if (found == names.end()) {
+    throw_input_error("{}: padding \"{}\", expected left, right or tail", origin, name);
+  }
+  return found->second;
+}
+
+}  // namespace
+
+NameMap parse_map(std::string_view text, const std::string& origin) {
+  const Json json = parse_json(text, origin);
+  require_keys(json, {"comment", "rows", "cases", "positions", "padding"}, origin);
+  NameMap map{.positions = text_of(json, "positions", origin),
+              .padding = parse_padding(text_of(json, "padding", origin), origin)};
+  if (!json.contains("rows") || !json["rows"].is_array()) {
+    throw_input_error("{}: expected a list \"rows\"", origin);
+  }
+  for (const Json& row : json["rows"]) {
+    map.rows.push_back(parse_row(row, fmt::format("{}: row {}", origin, map.rows.size())));
+  }
+  if (json.contains("cases")) {
+    if (!json["cases"].is_object()) {
+      throw_input_error("{}: \"cases\": expected an object, step number -> case", origin);
+    }
+    for (const auto& [step, name] : json["cases"].items()) {
+      if (!is_number(step)) {
+        throw_input_error("{}: cases: \"{}\", expected a step number", origin, step);
+      }
+      map.cases.emplace(step, text_of(json["cases"], step, origin + ": cases"));
+    }
+  }
+  return map;
+}
+
+NameMap read_map(const std::filesystem::path& path) {
+  return parse_map(model::MappedFile::open(path)->text(), path.string());
+}
+
+int64_t slice_bound(const std::string& text,
+                    int64_t extent,
+                    const model::ModelConfig& config,
+                    const std::string& origin) {
+  const std::map<std::string_view, int64_t> sizes{{"half", extent / 2},
+                                                  {"end", extent},
+                                                  {"q_lora_rank", config.q_lora_rank.value_or(-1)},
+                                                  {"kv_lora_rank", config.kv_lora_rank},
+                                                  {"qk_rope_head_dim", config.qk_rope_head_dim},
+                                                  {"qk_nope_head_dim", config.qk_nope_head_dim},
+                                                  {"v_head_dim", config.v_head_dim},
+                                                  {"hidden_size", config.hidden_size},
+                                                  {"intermediate_size", config.intermediate_size},
+                                                  {"moe_intermediate_size", config.moe_intermediate_size}};
+  if (const auto found = sizes.find(text); found != sizes.end()) {
+    return found->second;
+  }
+  int64_t bound = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), bound);
+  if (error != std::errc() || end != text.data() + text.size()) {
+    throw_input_error("{}: slice bound \"{}\" is not a number", origin, text);
+  }
+  return bound;
+}
+
+}  // namespace golden
