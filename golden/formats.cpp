@@ -81,7 +81,8 @@ Dump read_foreign(const std::string& path,
                   const std::vector<DumpTensor>& tensors,
                   const NameMap& map,
                   const model::ModelConfig& config,
-                  const std::vector<Case>& cases) {
+                  const std::vector<Case>& cases,
+                  bool is_shard) {
   const StepCases steps(tensors, map, cases);
   std::map<std::string, CaseTensors> by_case;
   for (const DumpTensor& entry : tensors) {
@@ -91,7 +92,7 @@ Dump read_foreign(const std::string& path,
       by_case[which->name][split.pattern].emplace(std::move(split.numbers), std::pair(entry.shown, entry.tensor));
     }
   }
-  Converter converter(map, config, cases, path);
+  Converter converter(map, config, cases, path, is_shard);
   for (const Case& which : cases) {
     if (const auto found = by_case.find(which.name); found != by_case.end()) {
       converter.convert(which, found->second);
@@ -138,11 +139,13 @@ NameMap name_map(std::string_view format) {
 Dump read_dump(const std::filesystem::path& path,
                std::string_view format,
                const model::ModelConfig& config,
-               const std::vector<Case>& cases) {
+               const std::vector<Case>& cases,
+               bool is_shard) {
   const NameMap map =
       format == "dsv3" ? NameMap{} : name_map(format);  // an unknown format is said before a missing file
   const std::vector<DumpTensor> tensors = read_dump_files(path);
-  return format == "dsv3" ? read_own(tensors, cases) : read_foreign(path.string(), tensors, map, config, cases);
+  return format == "dsv3" ? read_own(tensors, cases)
+                          : read_foreign(path.string(), tensors, map, config, cases, is_shard);
 }
 
 }  // namespace golden

@@ -134,7 +134,7 @@ golden::GatheredDump read_ranks(const VerifyFlags& flags,
   const auto layout = golden::parse_rank_layout(flags.layout);
   std::vector<golden::Dump> ranks;
   for (const auto& file : golden::files_by_rank(flags.against, layout)) {
-    ranks.push_back(golden::read_dump(file, flags.format, config, cases));
+    ranks.push_back(golden::read_dump(file, flags.format, config, cases, true));
   }
   return golden::gather_ranks(layout, ranks, config, cases);
 }

@@ -148,10 +148,10 @@ void Converter::convert_one(const CaseView& view,
   if (op->num_parts == 1 && !id.starts_with("cache.") && !id.ends_with(".kv_b")) {
     ours = without_padding(view, ours);
   }
-  if (other_logits(view.which, id, ours)) {
+  if (!is_shard_ && other_logits(view.which, id, ours)) {
     return;
   }
-  converted_.emplace(name, view.ops.checked(id, *op, ours, origin));
+  converted_.emplace(name, is_shard_ ? ours : view.ops.checked(id, *op, ours, origin));
   used_.insert(first.first);
   if (!row.second.empty()) {
     used_.insert(second.first);

@@ -27,9 +27,13 @@ using CaseTensors = std::map<std::string, std::map<std::vector<std::string>, Nam
 
 class Converter {
  public:
-  // `path` begins the messages.
-  Converter(const NameMap& map, const model::ModelConfig& config, const std::vector<Case>& cases, std::string path)
-      : map_(map), config_(config), cases_(cases), path_(std::move(path)) {}
+  // `path` begins the messages. Shapes of a shard are not held against the ops.
+  Converter(const NameMap& map,
+            const model::ModelConfig& config,
+            const std::vector<Case>& cases,
+            std::string path,
+            bool is_shard)
+      : map_(map), config_(config), cases_(cases), path_(std::move(path)), is_shard_(is_shard) {}
 
   // Throws InputError when a tensor of a known name has an impossible shape or dtype.
   void convert(const Case& which, const CaseTensors& tensors);
@@ -66,6 +70,7 @@ class Converter {
   const model::ModelConfig& config_;
   const std::vector<Case>& cases_;
   std::string path_;
+  bool is_shard_;
   std::map<std::string, model::TensorView> converted_;
   std::set<std::string> used_;
 };

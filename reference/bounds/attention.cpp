@@ -89,7 +89,7 @@ struct SoftmaxRow {
 
 // p_j = exp(s_j - max) / sum. A shift e_j of the scores moves p_j by at most a factor exp(e_j + sum_i p_i e_i); exp and the
 // division are functions of the device, the exponent's rounding is u * |s - max|, and the positive sum errs like any other.
-SoftmaxRow softmax_with_error(const SumModel& model, const std::vector<ValueWithError>& scores) {
+SoftmaxRow softmax_with_error(const SumModel& model, double flush, const std::vector<ValueWithError>& scores) {
   double top = scores[0].value;
   for (const auto& score : scores) {
     top = std::max(top, score.value);
@@ -110,7 +110,7 @@ SoftmaxRow softmax_with_error(const SumModel& model, const std::vector<ValueWith
   const double common = mean_error + order_error(model, sum) / sum.sum + 2 * kFunctionUnits * model.unit;
   for (size_t j = 0; j < scores.size(); ++j) {
     const double p = exps[j] / sum.sum;
-    row.probs.push_back({p, p * std::expm1(shifts[j] + common)});
+    row.probs.push_back({p, p * std::expm1(shifts[j] + common) + flush});
   }
   const double lse = top + log_f64(sum.sum);
   row.lse = {lse, mean_error + order_error(model, sum) / sum.sum + kFunctionUnits * model.unit * (1 + std::abs(lse))};
@@ -161,7 +161,7 @@ model::Estimate estimate_softmax(const EstimateCall& call) {
     for (int64_t key = 0; key < place.num_visible(); ++key) {
       scores.push_back(terms.score(row / heads, row % heads, place.first_key_row + key));
     }
-    const auto softmax = softmax_with_error(terms.model(), scores);
+    const auto softmax = softmax_with_error(terms.model(), flush_error(call.rules), scores);
     if (want_lse) {
       set(result, row, softmax.lse);
       return;

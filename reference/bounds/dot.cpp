@@ -10,6 +10,10 @@ SumModel sum_model(const Rules& rules, double num_sigmas) {
                        : SumModel{.unit = std::ldexp(1.0, -24), .num_sigmas = num_sigmas};
 }
 
+double flush_error(const Rules& rules) {
+  return rules.exact() ? 0 : std::ldexp(1.0, -126);
+}
+
 void TermSums::add(double term, double term_error) {
   ++count;
   sum += term;

@@ -19,6 +19,10 @@ SumModel sum_model(const Rules& rules, double num_sigmas);
 // Largest relative error of one elementary function of a device (exp, rsqrt, division), in units of roundoff: 2 ulp.
 inline constexpr double kFunctionUnits = 4;
 
+// Below the smallest normal FP32 number a device may flush a function's result to zero, as a reciprocal of an overflown exp does.
+// Exact mode has no such device.
+double flush_error(const Rules& rules);
+
 struct ValueWithError {
   double value = 0;
   double error = 0;

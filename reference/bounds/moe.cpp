@@ -16,7 +16,11 @@ model::Estimate estimate_swiglu(const EstimateCall& call) {
   auto activated = empty_estimate(gate.shape, model::DType::kBF16);
   for (size_t i = 0; i < gate.value.size(); ++i) {
     const double value = silu_f64(gate.value[i]);
-    set(activated, static_cast<int64_t>(i), {value, 1.1 * gate.error[i] + 2 * kFunctionUnits * unit * std::abs(value)});
+    set(activated,
+        static_cast<int64_t>(i),
+        {value,
+         1.1 * gate.error[i] + 2 * kFunctionUnits * unit * std::abs(value) +
+             std::abs(gate.value[i]) * flush_error(call.rules)});
   }
   if (call.rules.swiglu == SwigluRule::kBf16Steps && !call.rules.exact()) {
     activated = rounded(activated);

@@ -20,7 +20,9 @@ model::Estimate estimate_router_scores(const EstimateCall& call) {
     for (size_t i = 0; i < logits.value.size(); ++i) {
       const double score = sigmoid_f64(logits.value[i]);
       const double slope = score * (1 - score);
-      set(result, static_cast<int64_t>(i), {score, slope * logits.error[i] + 2 * kFunctionUnits * model.unit * score});
+      set(result,
+          static_cast<int64_t>(i),
+          {score, slope * logits.error[i] + 2 * kFunctionUnits * model.unit * score + flush_error(call.rules)});
     }
     return result;
   }
@@ -39,7 +41,9 @@ model::Estimate estimate_router_scores(const EstimateCall& call) {
     for (size_t e = 0; e < row.value.size(); ++e) {
       const double score = exp_f64(row.value[e] - top) / sum.sum;
       const double shift = row.error[e] + model.unit * std::abs(row.value[e] - top);
-      set(result, t * num_experts + static_cast<int64_t>(e), {score, score * std::expm1(shift + common)});
+      set(result,
+          t * num_experts + static_cast<int64_t>(e),
+          {score, score * std::expm1(shift + common) + flush_error(call.rules)});
     }
   }
   return result;

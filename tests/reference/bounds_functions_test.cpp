@@ -56,6 +56,21 @@ TEST(FunctionBounds, PlainSigmoid_LiesInside) {
   expect_inside(estimate(op, {f32({1, 10000}, logits)}), scores);
 }
 
+// exp(-x) overflows below -88.7, so the plain form gives 0 where the sigmoid is a subnormal number.
+TEST(FunctionBounds, PlainSigmoid_OfLogitsFarBelowZero_LiesInside) {
+  HandMadeOp op;
+  op.op.kind = model::OpKind::kRouterScores;
+  std::vector<float> logits;
+  std::vector<float> scores;
+  for (float logit = -80; logit > -110; logit -= 0.37f) {
+    logits.push_back(logit);
+    scores.push_back(plain_sigmoid(logit));
+  }
+  EXPECT_EQ(scores.back(), 0.0f);
+  const auto count = static_cast<int64_t>(logits.size());
+  expect_inside(estimate(op, {f32({1, count}, logits)}), scores);
+}
+
 TEST(FunctionBounds, PlainSilu_LiesInside) {
   HandMadeOp op;
   op.op.kind = model::OpKind::kSwiglu;
