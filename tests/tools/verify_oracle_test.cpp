@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <ostream>
 #include <set>
 
 #include "golden/case_values.hpp"
@@ -65,6 +66,10 @@ struct ProfileDump {
   ModeFlags mode;
   bool with_mtp = false;
 };
+
+void PrintTo(const ProfileDump& dump, std::ostream* out) {
+  *out << dump.fixture << "/" << dump.file;
+}
 
 class ProfileOracleTest : public testing::TestWithParam<ProfileDump> {};
 
