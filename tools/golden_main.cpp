@@ -32,6 +32,7 @@ struct RecordFlags {
   std::string out;
   int64_t num_decode = 0;
   bool with_mtp = false;
+  bool with_bounds = false;
   int num_threads = default_threads();
 };
 
@@ -106,6 +107,7 @@ RecordJob job_of(const RecordFlags& flags, const model::ModelConfig& config) {
                 .recorded = joined_lists(flags.case_names),
                 .num_decode = flags.num_decode,
                 .with_mtp = flags.with_mtp,
+                .with_bounds = flags.with_bounds,
                 .layers = parse_layers(flags.layers, config.num_hidden_layers + config.num_nextn_predict_layers),
                 .ops = split_list(flags.ops),
                 .fault = flags.fault,
@@ -310,6 +312,8 @@ void add_record(CLI::App& app, RecordFlags& flags) {
   app.add_option("--attention", flags.mode.attention, "naive, absorbed or by-length (default: by the profile)");
   app.add_option("--decode", flags.num_decode, "greedy decode steps d0, d1, ... after the last case")
       ->check(CLI::Range(0, 100000));
+  app.add_flag(
+      "--bounds", flags.with_bounds, "store <case>/<op>.bound too: how far a legal result may lie from the value");
   app.add_flag("--mtp", flags.with_mtp, "run the MTP layers too (drafts from the cases file, else greedy)");
   app.add_option("--layers", flags.layers, "store only these layers, for example 0-2,5");
   app.add_option("--ops", flags.ops, "store only ops that match these globs, for example '*.moe.*,logits'");

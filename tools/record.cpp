@@ -6,6 +6,7 @@
 #include <set>
 
 #include "golden/recorder.hpp"
+#include "reference/estimate_call.hpp"
 #include "reference/values.hpp"
 #include "tools/faults.hpp"
 
@@ -17,6 +18,9 @@ void require_one_of(const std::string& flag, const std::string& value, const std
     model::throw_input_error("{} {}: expected one of {}", flag, value, fmt::join(allowed, ", "));
   }
 }
+
+// Width of stored bounds: an element of a legal result lies outside with probability 2 exp(-40.5) = 5e-18.
+constexpr double kBoundSigmas = 9;
 
 // Hashes each tensor the first time it is read.
 class HashingWeights : public model::WeightSource {
@@ -102,15 +106,55 @@ class CaseRunner {
     lengths_[step.name] = input.workload;
     golden_.manifest.cases.push_back(step);
     golden_.tensors.insert(recorder.tensors().begin(), recorder.tensors().end());
+    add_bounds(step, recorder);
     return probe.argmax("logits");
   }
 
  private:
-  static reference::Transformer::RunOp run_op_of(const RecordJob& job) {
+  reference::Transformer::RunOp run_op_of(const RecordJob& job) {
+    reference::Transformer::RunOp run = job.run ? job.run : reference::Transformer::RunOp(reference::run_op);
     if (!job.fault.empty()) {
-      return find_fault(job.fault).run;
+      run = find_fault(job.fault).run;
     }
-    return job.run ? job.run : reference::Transformer::RunOp(reference::run_op);
+    if (!job.with_bounds) {
+      return run;
+    }
+    return [this, run](const reference::OpCall& call) {
+      if (call.op.kind != model::OpKind::kRouterGroups && call.op.kind != model::OpKind::kRouterExperts) {
+        bounds_[call.op.id] = bound_of(call);
+      }
+      return run(call);
+    };
+  }
+
+  // How far a legal result may lie from the recorded one before its last rounding, given the op's own inputs.
+  static model::TensorView bound_of(const reference::OpCall& call) {
+    const auto estimates = [](const std::vector<model::TensorView>& tensors) {
+      std::vector<model::Estimate> result;
+      for (const auto& tensor : tensors) {
+        result.push_back(tensor.bytes.empty() ? model::Estimate{} : reference::given(tensor));
+      }
+      return result;
+    };
+    auto estimate = reference::estimate_op({.rules = call.rules,
+                                            .workload = call.workload,
+                                            .weights = call.weights,
+                                            .op = call.op,
+                                            .inputs = estimates(call.inputs),
+                                            .expert_outputs = estimates(call.expert_outputs),
+                                            .num_sigmas = kBoundSigmas,
+                                            .num_threads = call.num_threads});
+    return model::make_tensor(model::DType::kF64, estimate.shape, std::move(estimate.error));
+  }
+
+  void add_bounds(const golden::Case& step, const golden::Recorder& recorder) {
+    for (const auto& [name, tensor] : recorder.tensors()) {
+      const std::string id = name.substr(step.name.size() + 1);
+      if (const auto bound = bounds_.find(id); bound != bounds_.end()) {
+        golden_.tensors[name + ".bound"] = golden::stored_rows(step, id, bound->second);
+      }
+    }
+    bounds_.clear();
   }
 
   reference::StepInput step_input(const golden::Case& step) const {
@@ -156,6 +200,7 @@ class CaseRunner {
       draft_missing_;  // cases that name drafts decide where MTP runs; if none does, it runs everywhere on greedy drafts
   std::map<std::string, reference::CacheState> caches_;
   std::map<std::string, model::Workload> lengths_;
+  std::map<std::string, model::TensorView> bounds_;  // of the running step, by op id
 };
 
 }  // namespace

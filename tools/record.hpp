@@ -34,6 +34,7 @@ struct RecordJob {
   std::vector<std::string> recorded;  // names of those that are stored; empty: all
   int64_t num_decode = 0;             // greedy steps d0.. after the last case
   bool with_mtp = false;
+  bool with_bounds = false;  // store <case>/<op>.bound beside each tensor, F64
   std::vector<int64_t> layers = {};
   std::vector<std::string> ops = {};
   std::string fault = {};

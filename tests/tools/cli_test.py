@@ -104,6 +104,16 @@ class CliTest(unittest.TestCase):
         names = [row["name"] for row in json.loads(run("dsv3-golden", "list", out, "--json").stdout)]
         self.assertEqual(names, ["d0/logits", "d0/mtp.0.logits", "d1/logits", "d1/mtp.0.logits", "p3/logits", "p3/mtp.0.logits"])
 
+    def test_bounds_are_stored_beside_the_tensors(self):
+        out = self.path("bounds.safetensors")
+        result = run("dsv3-golden", "record", "--checkpoint", MINI / "checkpoint", "--prompt-ids", "0,34", "--bounds", "--ops",
+                     "layer.0.attn.q_a,layer.1.moe.topk_ids,logits", "--out", out)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        rows = {row["name"]: row for row in json.loads(run("dsv3-golden", "list", out, "--json").stdout)}
+        self.assertEqual(set(rows), {"p2/layer.0.attn.q_a", "p2/layer.0.attn.q_a.bound", "p2/layer.1.moe.topk_ids", "p2/logits",
+                                     "p2/logits.bound"})
+        self.assertEqual(rows["p2/logits.bound"], {"name": "p2/logits.bound", "dtype": "F64", "shape": [2, 2048]})
+
     def test_show_diff_and_faults(self):
         shown = run("dsv3-golden", "show", self.golden)
         self.assertIn("profile v32", shown.stdout)
