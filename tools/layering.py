@@ -19,6 +19,7 @@ ARROWS = {
     "gpu": {"model"},
     "simulator": {"model"},
     "reports": {"model"},
+    "text": {"model"},
 }
 FREE = {"tools", "tests"}  # may use anything, but nobody may use them
 KNOWN = ARROWS.keys() | FREE
