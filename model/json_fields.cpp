@@ -143,6 +143,23 @@ std::optional<JsonFields> JsonFields::object(const std::string& key) {
   return JsonFields(object_.at(key), origin_, prefix_ + key + ".");
 }
 
+std::vector<JsonFields> JsonFields::objects(const std::string& key) {
+  std::vector<JsonFields> result;
+  if (!has(key)) {
+    return result;
+  }
+  if (!object_.at(key).is_array()) {
+    refuse(key, "expected an array of objects");
+  }
+  for (const json& element : object_.at(key)) {
+    if (!element.is_object()) {
+      refuse(key, "expected an array of objects");
+    }
+    result.emplace_back(element, origin_, fmt::format("{}{}[{}].", prefix_, key, result.size()));
+  }
+  return result;
+}
+
 void JsonFields::refuse(const std::string& key, std::string_view expected) const {
   const std::string value = object_.contains(key) ? excerpt(object_.at(key)) : "(absent)";
   throw_input_error("{}: {}{} {}: {}", origin_, prefix_, key, value, expected);

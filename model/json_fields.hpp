@@ -35,7 +35,11 @@ class JsonFields {
   std::vector<int64_t> integers(const std::string& key, int64_t min, int64_t max = kMaxInteger);
   // Empty when absent or null. The prefix of its messages is "<prefix><key>.".
   std::optional<JsonFields> object(const std::string& key);
+  // An array of objects; empty when absent. The prefix of their messages is "<prefix><key>[i].".
+  std::vector<JsonFields> objects(const std::string& key);
 
+  // "<origin>: <prefix><key>", for messages about what is inside a field.
+  [[nodiscard]] std::string name(const std::string& key) const { return origin_ + ": " + prefix_ + key; }
   // Refuses the field as it stands: "<origin>: <prefix><key> <value>: <expected>".
   [[noreturn]] void refuse(const std::string& key, std::string_view expected) const;
   // For what several fields say together: "<origin>: <message>".

@@ -4,24 +4,27 @@
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 
 namespace text {
 
 struct ChatOptions {
   bool add_generation_prompt = false;  // end with the opening of the assistant's answer
-  bool thinking = false;               // V3.1: open it with <think>; formats without the choice ignore it
+  std::optional<bool> thinking = {};   // for formats with the choice (V3.1): open it with <think>
 };
 
 class ChatTemplate {
  public:
   // Throws InputError when `directory`/tokenizer_config.json is missing or broken, or its `chat_template` is missing or uses
-  // what this class does not do.
+  // what template_parser.hpp does not know.
   static ChatTemplate load(const std::filesystem::path& directory);
 
   // `messages`: an array of objects with `role`, `content` and, for the assistant, `tool_calls`. BOS included: encode the result
-  // as it is. Throws InputError for messages that the format cannot hold.
-  [[nodiscard]] std::string render(const nlohmann::json& messages, const ChatOptions& options) const;
+  // as it is. Throws InputError for messages that the format cannot hold; `origin` opens its message.
+  [[nodiscard]] std::string render(const nlohmann::ordered_json& messages,
+                                   const ChatOptions& options,
+                                   const std::string& origin) const;
 
  private:
   struct Program;
