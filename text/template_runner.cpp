@@ -84,7 +84,10 @@ class Runner {
 
   void loop(const Statement& statement) {
     const Value list = evaluate(statement.conditions[0]);
-    if (!list.is_array() && !list.is_discarded()) {
+    if (list.is_discarded()) {
+      return;
+    }
+    if (!list.is_array()) {
       fail(fmt::format("loops over {}, expected a list", describe(statement.conditions[0], list)));
     }
     for (const Value& element : list) {

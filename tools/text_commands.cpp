@@ -103,7 +103,7 @@ TextCommands::TextCommands(CLI::App& app) : flags_(std::make_unique<Flags>()) {
       "Example:\n"
       "  $ echo '{\"text\": \"In the beginning\"}' > in.jsonl\n"
       "  $ dsv3-infer tokenize --tokenizer golden/data/mini/checkpoint --in in.jsonl\n"
-      "  {\"ids\":[1065,260,1968],\"text\":\"In the beginning\"}\n");
+      "  {\"ids\":[42,79,260,1968,1323],\"text\":\"In the beginning\"}\n");
 
   flags.detokenize = app.add_subcommand("detokenize", "token ids to text");
   flags.add_files(*flags.detokenize, R"({"ids": [...]})");
