@@ -18,6 +18,7 @@
 #include "tools/record.hpp"
 #include "tools/score.hpp"
 #include "tools/synthetic/argument.hpp"
+#include "tools/tensor_core.hpp"
 
 namespace tools {
 namespace {
@@ -250,6 +251,10 @@ int main(int argc, char** argv) {
   tools::OpVerifyFlags op_flags;
   auto* op_command = app.add_subcommand("op", "judge what a kernel gave against an op pack of dsv3-golden op");
   tools::add_op_verify(*op_command, op_flags);
+  tools::TensorCoreFlags tensor_core_flags;
+  auto* tensor_core =
+      app.add_subcommand("tensor-core", "hold vectors of a tensor core against a recipe, or find the step they follow");
+  tools::add_tensor_core(*tensor_core, tensor_core_flags);
   std::string listed_format;
   auto* list_required = app.add_subcommand("list-required", "what to dump, in the names of a format");
   tools::add_list_required(*list_required, listed_format);
@@ -259,6 +264,9 @@ int main(int argc, char** argv) {
     }
     if (op_command->parsed()) {
       return tools::run_op_verify(op_flags);
+    }
+    if (tensor_core->parsed()) {
+      return tools::run_tensor_core(tensor_core_flags);
     }
     return score->parsed() ? tools::run_score(score_flags) : tools::run_verify(flags);
   });

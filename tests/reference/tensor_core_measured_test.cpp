@@ -1,0 +1,35 @@
+// Sixty rows of each measured set (data/tensor_core/README.md): the recipe gives every bit, a step changed by one does not.
+#include <gtest/gtest.h>
+
+#include "tests/reference/tensor_core_vectors.hpp"
+
+namespace reference::tensor_core {
+namespace {
+
+class TensorCoreMeasured : public testing::TestWithParam<NamedSet> {
+ protected:
+  [[nodiscard]] VectorSet read() const {
+    const std::string folder = std::string(DSV3_SOURCE_DIR) + "/tests/reference/data/tensor_core/";
+    return read_vectors(folder + GetParam().file, GetParam().format);
+  }
+};
+
+TEST_P(TensorCoreMeasured, Recipe_GivesEveryBit) {
+  const VectorSet set = read();
+  EXPECT_EQ(set.rows.size(), 60u);
+  EXPECT_EQ(check_path(set, path_of(GetParam())).num_mismatches, 0);
+}
+
+TEST_P(TensorCoreMeasured, ChangedStep_IsRefused) {
+  const VectorSet set = read();
+  for (const auto& [name, path] : changed_steps(path_of(GetParam()))) {
+    EXPECT_GT(check_path(set, path).num_mismatches, 0) << name;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Sets, TensorCoreMeasured, testing::ValuesIn(kMeasuredSets), [](const auto& info) {
+  return info.param.file.substr(0, info.param.file.find("_fp32"));
+});
+
+}  // namespace
+}  // namespace reference::tensor_core
