@@ -108,7 +108,7 @@ Path path_of(const json& value, const std::string& place) {
       value,
       place,
       {"inputs", "products", "align_bits", "align_rounding", "result_bits", "result_rounding", "floor_below"});
-  Path path{.name = "stated", .evidence = Evidence::kUser};
+  Path path{.name = "stated", .formats = {}, .step = {}, .evidence = Evidence::kUser};
   const json& inputs = object.at("inputs");
   if (!inputs.is_array() || inputs.empty()) {
     model::throw_input_error("{}: inputs has to be a list of formats", place);
