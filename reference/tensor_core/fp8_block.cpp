@@ -1,6 +1,7 @@
 #include "reference/tensor_core/fp8_block.hpp"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 
@@ -20,12 +21,25 @@ struct Factor {
   int8_t exponent;
 };
 
-bool unpack_factor(uint8_t code, Factor& factor) {
-  const Number x = unpack(Format::kE4m3, code);
-  factor.value =
-      std::ldexp(x.negative ? -static_cast<float>(x.mantissa) : static_cast<float>(x.mantissa), x.exponent - 3);
-  factor.exponent = x.mantissa == 0 ? kZeroExponent : static_cast<int8_t>(x.exponent);
-  return x.kind == Number::Kind::kFinite;
+// Of each code; NaN is 0 with `finite` false.
+struct Factors {
+  std::array<Factor, 256> of;
+  std::array<bool, 256> finite;
+};
+
+const Factors& factors() {
+  static const Factors table = [] {
+    Factors made{};
+    for (uint32_t code = 0; code < made.of.size(); ++code) {
+      const Number x = unpack(Format::kE4m3, code);
+      const float magnitude = std::ldexp(static_cast<float>(x.mantissa), x.exponent - 3);
+      made.of[code] = {x.negative ? -magnitude : magnitude,
+                       x.mantissa == 0 ? kZeroExponent : static_cast<int8_t>(x.exponent)};
+      made.finite[code] = x.kind == Number::Kind::kFinite;
+    }
+    return made;
+  }();
+  return table;
 }
 
 __attribute__((noinline)) void run_portable(const Fp8Block& block, const Fp8Tile& tile, float* partial) {
@@ -55,13 +69,13 @@ __attribute__((noinline)) void run_portable(const Fp8Block& block, const Fp8Tile
 
 bool unpack_fp8_tile(std::span<const std::span<const uint8_t>> codes, Fp8Tile& tile) {
   CHECK(codes.size() <= kFp8TileCols);
+  const Factors& table = factors();
   bool finite = true;
-  for (size_t n = 0; n < kFp8TileCols; ++n) {
-    for (size_t k = 0; k < kFp8BlockLen; ++k) {
-      Factor factor{0, kZeroExponent};
-      if (n < codes.size() && k < codes[n].size()) {
-        finite = unpack_factor(codes[n][k], factor) && finite;
-      }
+  for (size_t k = 0; k < kFp8BlockLen; ++k) {
+    for (size_t n = 0; n < kFp8TileCols; ++n) {
+      const uint8_t code = n < codes.size() && k < codes[n].size() ? codes[n][k] : uint8_t{0};
+      const Factor factor = table.of[code];
+      finite = finite && table.finite[code];
       tile.positive[k][n] = std::max(factor.value, 0.0f);
       tile.negative[k][n] = std::min(factor.value, 0.0f);
       tile.exponent[k][n] = factor.exponent;
@@ -72,14 +86,13 @@ bool unpack_fp8_tile(std::span<const std::span<const uint8_t>> codes, Fp8Tile& t
 
 bool unpack_fp8_block(std::span<const uint8_t> codes, Fp8Block& block) {
   CHECK(codes.size() <= kFp8BlockLen);
+  const Factors& table = factors();
   bool finite = true;
   for (size_t k = 0; k < kFp8BlockLen; ++k) {
-    Factor factor{0, kZeroExponent};
-    if (k < codes.size()) {
-      finite = unpack_factor(codes[k], factor) && finite;
-    }
-    block.value[k] = factor.value;
-    block.exponent[k] = factor.exponent;
+    const uint8_t code = k < codes.size() ? codes[k] : uint8_t{0};
+    finite = finite && table.finite[code];
+    block.value[k] = table.of[code].value;
+    block.exponent[k] = table.of[code].exponent;
   }
   return finite;
 }
