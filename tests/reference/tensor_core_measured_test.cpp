@@ -27,9 +27,7 @@ TEST_P(TensorCoreMeasured, ChangedStep_IsRefused) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Sets, TensorCoreMeasured, testing::ValuesIn(kMeasuredSets), [](const auto& info) {
-  return info.param.file.substr(0, info.param.file.find("_fp32"));
-});
+INSTANTIATE_TEST_SUITE_P(Sets, TensorCoreMeasured, testing::ValuesIn(kMeasuredSets), set_name);
 
 }  // namespace
 }  // namespace reference::tensor_core

@@ -23,9 +23,7 @@ TEST_P(TensorCoreOracle, WholeSet_AgreesAndChangedStepsDoNot) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Sets, TensorCoreOracle, testing::ValuesIn(kMeasuredSets), [](const auto& info) {
-  return info.param.file.substr(0, info.param.file.find("_fp32"));
-});
+INSTANTIATE_TEST_SUITE_P(Sets, TensorCoreOracle, testing::ValuesIn(kMeasuredSets), set_name);
 
 }  // namespace
 }  // namespace reference::tensor_core

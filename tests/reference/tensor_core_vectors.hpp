@@ -1,7 +1,9 @@
 // The sets of vectors that tests hold recipes against, and the changed steps that each of them must refuse.
 #pragma once
 
-#include <filesystem>
+#include <gtest/gtest.h>
+
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -24,6 +26,10 @@ inline const std::vector<NamedSet> kMeasuredSets{
     {"h100_bf16_fp32.csv", "hopper", Format::kBf16, "wgmma"},
     {"h100_e4m3_fp32.csv", "hopper", Format::kE4m3, "wgmma, scale-d 0"},
 };
+
+inline std::string set_name(const testing::TestParamInfo<NamedSet>& set) {
+  return set.param.file.substr(0, set.param.file.find("_fp32"));
+}
 
 inline const Path& path_of(const NamedSet& set) {
   for (const Path* path : paths_for(find_recipe(set.recipe), set.format)) {
