@@ -11,14 +11,12 @@
 namespace golden {
 namespace {
 
-// Width of the statistical bound: with m elements and up to 64 rules tried, the chance that any legal element falls outside is
-// 2 * 64 m exp(-s^2 / 2) = 1e-9.
-double family_wise_sigmas(const Dump& dump) {
-  double elements = 1;
+double element_count(const Dump& dump) {
+  double count = 1;
   for (const auto& [name, tensor] : dump.tensors) {
-    elements += static_cast<double>(tensor.size());
+    count += static_cast<double>(tensor.size());
   }
-  return std::sqrt(2 * std::log(2 * 64 * elements / 1e-9));
+  return count;
 }
 
 std::vector<Case> chosen_cases(const GoldenFile& golden, const std::vector<std::string>& names) {
@@ -47,6 +45,10 @@ bool is_pinned(PinRouting pin, const OpResult& result) {
 
 }  // namespace
 
+double family_wise_sigmas(double num_elements) {
+  return std::sqrt(2 * std::log(2 * 64 * num_elements / 1e-9));
+}
+
 Verdict compare(const model::ModelConfig& config,
                 const GoldenFile& golden,
                 const Dump& dump,
@@ -55,7 +57,7 @@ Verdict compare(const model::ModelConfig& config,
   Verdict verdict;
   verdict.profile = golden.manifest.mode == "exact" ? "exact" : golden.manifest.profile;
   const auto judged = chosen_cases(golden, options.cases);
-  const double num_sigmas = family_wise_sigmas(dump);
+  const double num_sigmas = family_wise_sigmas(element_count(dump));
   std::map<std::string, CaseValues> values;
   std::set<std::string> notes;
   for (const Case& step : golden.manifest.cases) {

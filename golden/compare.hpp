@@ -25,6 +25,10 @@ struct CompareOptions {
   std::function<void(const std::string& case_name)> on_case = {};  // progress
 };
 
+// Width of the statistical bound: with so many elements and up to 64 rules tried, the chance that any legal element falls outside
+// is 2 * 64 elements exp(-s^2 / 2) = 1e-9.
+double family_wise_sigmas(double num_elements);
+
 // Makes the arithmetic for one step. num_sigmas is the width of the statistical bound that keeps false alarms below 1e-9 a file.
 using MakeRecompute = std::function<std::unique_ptr<Recompute>(const model::Workload& workload, double num_sigmas)>;
 

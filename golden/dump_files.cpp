@@ -131,15 +131,12 @@ void add_plain_file(const fs::path& relative, const NamedTensors& tensors, std::
   }
 }
 
-// Empty when the names do not say.
-std::string rank_of(const fs::path& relative, const Tags& tags) {
-  if (const auto tag = tags.find("rank"); tag != tags.end()) {
-    return tag->second;
-  }
-  static const std::regex folder("(?:^|_)Rank([0-9]+)(?:_|$)");
+// Of a file or the folders it lies in; empty when the names do not say.
+std::optional<int64_t> rank_of(const fs::path& relative) {
+  static const std::regex rank("(?:^|[^a-z])rank[=_-]?([0-9]{1,5})(?![0-9])", std::regex::icase);
   std::smatch match;
-  const std::string parent = relative.parent_path().filename().string();
-  return std::regex_search(parent, match, folder) ? match[1].str() : "";
+  const std::string text = relative.string();
+  return std::regex_search(text, match, rank) ? std::optional(std::stoll(match[1].str())) : std::nullopt;
 }
 
 // In an order that does not depend on the file system, and in which an earlier dump of a name comes first.
@@ -169,20 +166,25 @@ std::vector<fs::path> files_below(const fs::path& directory) {
 
 }  // namespace
 
-std::vector<DumpTensor> read_dump_files(const fs::path& path) {
+std::vector<DumpTensor> read_dump_files(const fs::path& path, std::optional<int64_t> rank) {
   std::error_code error;
   const bool directory = fs::is_directory(path, error);  // reading says what is wrong with it
   std::vector<DumpTensor> found;
-  std::string first_rank;
+  std::optional<int64_t> first_rank;
   for (const fs::path& file : directory ? files_below(path) : std::vector{path}) {
     const fs::path relative = directory ? file.lexically_relative(path) : file.filename();
-    const Tags tags = file.extension() == ".pt" ? tags_of(file.stem().string()) : Tags{};
-    const std::string rank = rank_of(relative, tags);
-    if (!rank.empty() && !first_rank.empty() && rank != first_rank) {
-      throw_input_error(
-          "{}: holds files of rank {} and of rank {}, expected those of one", path.string(), first_rank, rank);
+    const auto own_rank = rank_of(relative);
+    if (rank && own_rank != rank) {
+      continue;
     }
-    first_rank = rank.empty() ? first_rank : rank;
+    if (own_rank && first_rank && own_rank != first_rank) {
+      throw_input_error("{}: holds files of rank {} and of rank {}, expected those of one (or --layout)",
+                        path.string(),
+                        *first_rank,
+                        *own_rank);
+    }
+    first_rank = own_rank ? own_rank : first_rank;
+    const Tags tags = file.extension() == ".pt" ? tags_of(file.stem().string()) : Tags{};
     if (tags.empty()) {
       add_plain_file(relative, read_file(file), found);
     } else {
@@ -190,6 +192,16 @@ std::vector<DumpTensor> read_dump_files(const fs::path& path) {
     }
   }
   return found;
+}
+
+std::set<int64_t> ranks_of_files(const fs::path& directory) {
+  std::set<int64_t> ranks;
+  for (const fs::path& file : files_below(directory)) {
+    if (const auto rank = rank_of(file.lexically_relative(directory)); rank) {
+      ranks.insert(*rank);
+    }
+  }
+  return ranks;
 }
 
 }  // namespace golden

@@ -1,7 +1,10 @@
 // Everything that a dump's file or directory holds, under the names its writer gave, whatever the kind of file.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
+#include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -22,7 +25,12 @@ struct DumpTensor {
 //   SGLang's dumper: key=value files joined by ___, with name, step (forward_pass_id, curr_step) and maybe layer_id. A name of a
 //   hooked module loses "non_intrusive__" and ".output"; ".output.1" becomes "[1]" and ".inputs.0" becomes ".in[0]";
 //   SGLang's forward hook: Pass00003.pt. What it hooks above the model (logits) it writes one pass late, which is put right.
-// Throws InputError: nothing to read, an unreadable file, files of several ranks.
-std::vector<DumpTensor> read_dump_files(const std::filesystem::path& path);
+// Throws InputError: nothing to read, an unreadable file, files of several ranks when none is asked for.
+// `rank`: only the files of that rank of a directory.
+std::vector<DumpTensor> read_dump_files(const std::filesystem::path& path, std::optional<int64_t> rank = {});
+
+// The ranks that files of a directory, and below it, belong to: by their names, or the folders they lie in (rank3, rank=3, Rank3).
+// Files of no rank are passed over. Throws InputError when there are no files.
+std::set<int64_t> ranks_of_files(const std::filesystem::path& directory);
 
 }  // namespace golden

@@ -140,12 +140,12 @@ Dump read_dump(const std::filesystem::path& path,
                std::string_view format,
                const model::ModelConfig& config,
                const std::vector<Case>& cases,
-               bool is_shard) {
+               std::optional<int64_t> shard_rank) {
   const NameMap map =
       format == "dsv3" ? NameMap{} : name_map(format);  // an unknown format is said before a missing file
-  const std::vector<DumpTensor> tensors = read_dump_files(path);
+  const std::vector<DumpTensor> tensors = read_dump_files(path, shard_rank);
   return format == "dsv3" ? read_own(tensors, cases)
-                          : read_foreign(path.string(), tensors, map, config, cases, is_shard);
+                          : read_foreign(path.string(), tensors, map, config, cases, shard_rank.has_value());
 }
 
 }  // namespace golden

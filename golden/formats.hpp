@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -37,11 +38,11 @@ NameMap name_map(std::string_view format);
 // their order, values keep the dtype of the file; a layer output that V3.2 keeps as a pair is its F32 sum. A tensor of an unknown
 // case, or of an op that the config's model does not have, is unused.
 // Throws InputError: unknown format, unreadable file, a known name with an impossible shape or dtype.
-// is_shard: the dump is one rank's part, so shapes are held against the ops only after the ranks are joined (ranks.hpp).
+// shard_rank: only what that rank wrote; shapes are held against the ops after the ranks are joined (ranks.hpp).
 Dump read_dump(const std::filesystem::path& path,
                std::string_view format,
                const model::ModelConfig& config,
                const std::vector<Case>& cases,
-               bool is_shard = false);
+               std::optional<int64_t> shard_rank = {});
 
 }  // namespace golden

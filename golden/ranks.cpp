@@ -8,6 +8,7 @@
 #include <regex>
 #include <set>
 
+#include "golden/dump_files.hpp"
 #include "model/op_list.hpp"
 
 namespace golden {
@@ -217,39 +218,33 @@ RankLayout parse_rank_layout(std::string_view text) {
   return layout;
 }
 
-std::vector<std::filesystem::path> files_by_rank(const std::filesystem::path& directory, const RankLayout& layout) {
-  static const std::regex kRank(R"(rank[=_-]?(\d{1,5}))");
-  const auto world = static_cast<size_t>(layout.world_size());
-  std::vector<std::filesystem::path> files(world);
+std::vector<Dump> read_ranks(const std::filesystem::path& directory,
+                             const RankLayout& layout,
+                             std::string_view format,
+                             const model::ModelConfig& config,
+                             const std::vector<Case>& cases) {
   if (!std::filesystem::is_directory(directory)) {
-    model::throw_input_error("{}: with --layout a directory with one file for each rank is expected",
+    model::throw_input_error("{}: with --layout a directory with the files of all ranks is expected",
                              directory.string());
   }
-  for (const auto& entry : std::filesystem::directory_iterator(directory)) {
-    const std::string name = entry.path().filename().string();
-    std::smatch match;
-    if (!std::regex_search(name, match, kRank)) {
-      continue;
-    }
-    const auto rank = static_cast<size_t>(std::stoul(match[1].str()));
-    if (rank >= world || !files[rank].empty()) {
-      model::throw_input_error("{}: {} for a layout of {} ranks",
-                               entry.path().string(),
-                               rank >= world ? "rank too large" : "second file of its rank",
-                               world);
-    }
-    files[rank] = entry.path();
+  const auto found = ranks_of_files(directory);
+  const int64_t world = layout.world_size();
+  if (!found.empty() && *found.rbegin() >= world) {
+    model::throw_input_error(
+        "{}: files of rank {}, the layout has {} ranks", directory.string(), *found.rbegin(), world);
   }
-  for (size_t rank = 0; rank < world; ++rank) {
-    if (files[rank].empty()) {
+  std::vector<Dump> ranks;
+  for (int64_t rank = 0; rank < world; ++rank) {
+    if (!found.contains(rank)) {
       model::throw_input_error("{}: no file of rank {} (names hold \"rank{}\"), the layout has {} ranks",
                                directory.string(),
                                rank,
                                rank,
                                world);
     }
+    ranks.push_back(read_dump(directory, format, config, cases, rank));
   }
-  return files;
+  return ranks;
 }
 
 GatheredDump gather_ranks(const RankLayout& layout,

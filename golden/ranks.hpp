@@ -28,9 +28,13 @@ struct RankLayout {
 // Throws InputError naming the text and what was expected.
 RankLayout parse_rank_layout(std::string_view text);
 
-// Files of a directory by rank: the number after "rank" in each name (rank0.safetensors, dump_rank=3.safetensors). Throws InputError
-// when a rank is missing, doubled or too large for the layout.
-std::vector<std::filesystem::path> files_by_rank(const std::filesystem::path& directory, const RankLayout& layout);
+// The dump of each rank, in our names: a directory with one file a rank (rank0.safetensors) or many (SGLang's dumper), told apart as
+// golden/dump_files.hpp says. Throws InputError when a rank is missing or too large for the layout.
+std::vector<Dump> read_ranks(const std::filesystem::path& directory,
+                             const RankLayout& layout,
+                             std::string_view format,
+                             const model::ModelConfig& config,
+                             const std::vector<Case>& cases);
 
 // Where a joined tensor came from.
 struct RankOrigin {

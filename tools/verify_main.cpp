@@ -133,10 +133,7 @@ golden::GatheredDump read_ranks(const VerifyFlags& flags,
     return {.dump = golden::read_dump(flags.against, flags.format, config, cases), .origins = {}, .disagreements = {}};
   }
   const auto layout = golden::parse_rank_layout(flags.layout);
-  std::vector<golden::Dump> ranks;
-  for (const auto& file : golden::files_by_rank(flags.against, layout)) {
-    ranks.push_back(golden::read_dump(file, flags.format, config, cases, true));
-  }
+  const auto ranks = golden::read_ranks(flags.against, layout, flags.format, config, cases);
   return golden::gather_ranks(layout, ranks, config, cases);
 }
 
@@ -240,7 +237,9 @@ int main(int argc, char** argv) {
   app.add_flag("--json", flags.json, "machine-readable verdict");
   app.add_option("--junit", flags.junit, "write a JUnit report here");
   app.add_option(
-      "--layout", flags.layout, "--against is a directory with one file a rank: tp8, ep8, dp8ep8, tp4dp2ep8, ...");
+      "--layout",
+      flags.layout,
+      "--against is a directory with the files of all ranks (rank0 in their names): tp8, ep8, dp8ep8, tp4dp2ep8, ...");
   app.add_option("--pin-routing", flags.pin_routing, "take the dump's routing as given, unjudged: ids or ids+weights");
   app.add_flag("--strict", flags.strict, "a legal variant or a routing flip is a failure too");
   app.add_option("--threads", flags.num_threads, "threads")->check(CLI::Range(1, 1024));

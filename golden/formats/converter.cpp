@@ -13,10 +13,18 @@ namespace {
 
 using model::TensorView;
 
-std::string fill_numbers(std::string_view pattern, const std::vector<std::string>& numbers) {
+// Our name for a foreign name's numbers; empty when the row does not mean them.
+std::string our_name(const NameRow& row, std::vector<std::string> numbers, const model::ModelConfig& config) {
+  if (!row.shift.empty() && !numbers.empty() && numbers[0].size() < 10) {
+    const int64_t number = shifted(std::stoll(numbers[0]), row, config);
+    if (number < 0) {
+      return "";
+    }
+    numbers[0] = std::to_string(number);
+  }
   std::string name;
   size_t next = 0;
-  for (const char c : pattern) {
+  for (const char c : row.ours) {
     name += c == '#' ? numbers.at(next++) : std::string(1, c);
   }
   return name;
@@ -77,12 +85,18 @@ std::string Converter::origin_of(const std::string& name) const {
 }
 
 void Converter::find_padding(CaseView& view) {
-  const SplitName split = split_numbers(map_.positions);
-  const auto found = view.tensors.find(split.pattern);
-  if (map_.positions.empty() || found == view.tensors.end() || !found->second.contains(split.numbers)) {
+  const NamedTensor* positions_tensor = nullptr;
+  for (const std::string& candidate : map_.positions) {
+    const SplitName split = split_numbers(candidate);
+    const auto found = view.tensors.find(split.pattern);
+    if (positions_tensor == nullptr && found != view.tensors.end() && found->second.contains(split.numbers)) {
+      positions_tensor = &found->second.at(split.numbers);
+    }
+  }
+  if (positions_tensor == nullptr) {
     return;
   }
-  const auto& [name, tensor] = found->second.at(split.numbers);
+  const auto& [name, tensor] = *positions_tensor;
   const std::string origin = origin_of(name);
   const bool integers = tensor.dtype == model::DType::kI64 || tensor.dtype == model::DType::kI32;
   if (!integers || tensor.shape.empty()) {
@@ -96,6 +110,9 @@ void Converter::find_padding(CaseView& view) {
     positions.assign(tensor.codes<int64_t>().begin(), tensor.codes<int64_t>().end());
   } else {
     positions.assign(tensor.codes<int32_t>().begin(), tensor.codes<int32_t>().end());
+  }
+  if (is_shard_ && tensor.size() < view.which.num_tokens()) {
+    return;  // the tokens of a DP rank
   }
   view.num_padded = tensor.size();
   view.kept_rows =
@@ -128,7 +145,7 @@ void Converter::convert_one(const CaseView& view,
                             const NameRow& row,
                             const std::vector<std::string>& numbers,
                             const NamedTensor& first) {
-  const std::string id = fill_numbers(row.ours, numbers);
+  const std::string id = our_name(row, numbers, config_);
   const std::string name = view.which.name + "/" + id;
   const model::Op* op = view.ops.find(id);
   if (op == nullptr || converted_.contains(name)) {
@@ -162,7 +179,7 @@ void Converter::convert_experts(const CaseView& view,
                                 const NameRow& row,
                                 const std::vector<std::string>& numbers,
                                 const NamedTensor& first) {
-  const std::string pattern = fill_numbers(row.ours, numbers);
+  const std::string pattern = our_name(row, numbers, config_);
   const size_t star = pattern.find(".expert.*");
   const auto topk = converted_.find(view.which.name + "/" + pattern.substr(0, star) + ".topk_ids");
   if (star == std::string::npos || topk == converted_.end()) {

@@ -23,6 +23,8 @@ constexpr std::string_view kConfigSizes[] = {"q_lora_rank",
                                              "intermediate_size",
                                              "moe_intermediate_size"};
 
+constexpr std::string_view kMinusLayers = "-num_hidden_layers";
+
 bool is_number(std::string_view text) {
   return !text.empty() && text.size() < 10 && text.find_first_not_of("0123456789") == std::string_view::npos;
 }
@@ -48,6 +50,29 @@ std::string text_of(const Json& object, const std::string& key, const std::strin
   return object[key].get<std::string>();
 }
 
+const Json& list_of(const Json& object, const std::string& key, const std::string& origin) {
+  if (!object.contains(key) || !object[key].is_array()) {
+    throw_input_error("{}: expected a list \"{}\"", origin, key);
+  }
+  return object[key];
+}
+
+// A text, or a list of texts.
+std::vector<std::string> names_of(const Json& object, const std::string& key, const std::string& origin) {
+  if (!object.contains(key) || object[key].is_string()) {
+    const std::string name = text_of(object, key, origin);
+    return name.empty() ? std::vector<std::string>{} : std::vector{name};
+  }
+  std::vector<std::string> names;
+  for (const Json& name : list_of(object, key, origin)) {
+    if (!name.is_string()) {
+      throw_input_error("{}: \"{}\": expected names, got {}", origin, key, name.type_name());
+    }
+    names.push_back(name.get<std::string>());
+  }
+  return names;
+}
+
 std::string bound_text(const Json& bound, const std::string& origin) {
   const std::string text = bound.is_number_unsigned() ? bound.dump()
                            : bound.is_string()        ? bound.get<std::string>()
@@ -62,15 +87,60 @@ std::string bound_text(const Json& bound, const std::string& origin) {
   return text;
 }
 
+void require_numbers(const NameRow& row, const std::string& origin) {
+  if (std::ranges::count(row.foreign, '#') < std::ranges::count(row.ours, '#')) {
+    throw_input_error("{}: \"{}\" has more # than \"{}\"", origin, row.ours, row.foreign);
+  }
+}
+
+std::string shift_of(const Json& object, const std::string& origin) {
+  if (!object.contains("shift")) {
+    return "";
+  }
+  const Json& shift = object["shift"];
+  const std::string text = shift.is_string() ? shift.get<std::string>() : shift.dump();
+  const std::string digits = text.substr(text.starts_with('-') ? 1 : 0);
+  if (text != kMinusLayers && !(shift.is_number_integer() && is_number(digits))) {
+    throw_input_error("{}: shift {}, expected an integer or \"{}\"", origin, shift.dump(), kMinusLayers);
+  }
+  return text;
+}
+
+// Rows for modules that stand elsewhere under the same names: both prefixes replaced.
+std::vector<NameRow> repeated_rows(const Json& repeat, const std::vector<NameRow>& rows, const std::string& origin) {
+  require_keys(repeat, {"foreign", "with", "ours", "by", "shift"}, origin);
+  const std::string foreign = text_of(repeat, "foreign", origin);
+  const std::string with = text_of(repeat, "with", origin);
+  const std::string ours = text_of(repeat, "ours", origin);
+  const std::string by = text_of(repeat, "by", origin);
+  if (foreign.empty() || with.empty() || ours.empty() || by.empty()) {
+    throw_input_error("{}: expected \"foreign\", \"with\", \"ours\" and \"by\"", origin);
+  }
+  std::vector<NameRow> result;
+  for (NameRow row : rows) {
+    if (!row.foreign.starts_with(foreign) || !row.ours.starts_with(ours) || !row.shift.empty()) {
+      continue;
+    }
+    row.foreign = with + row.foreign.substr(foreign.size());
+    row.ours = by + row.ours.substr(ours.size());
+    row.second = row.second.starts_with(foreign) ? with + row.second.substr(foreign.size()) : row.second;
+    row.shift = shift_of(repeat, origin);
+    require_numbers(row, origin);
+    result.push_back(std::move(row));
+  }
+  return result;
+}
+
 bool reads_two(Layout layout) {
   return layout == Layout::kPairSum || layout == Layout::kJoin || layout == Layout::kJoinHalfSplit;
 }
 
 NameRow parse_row(const Json& row, const std::string& origin) {
-  require_keys(row, {"foreign", "ours", "layout", "second", "slice"}, origin);
+  require_keys(row, {"foreign", "ours", "layout", "second", "slice", "shift"}, origin);
   NameRow result{.foreign = text_of(row, "foreign", origin),
                  .ours = text_of(row, "ours", origin),
-                 .second = text_of(row, "second", origin)};
+                 .second = text_of(row, "second", origin),
+                 .shift = shift_of(row, origin)};
   if (result.foreign.empty() || result.ours.empty()) {
     throw_input_error("{}: expected \"foreign\" and \"ours\"", origin);
   }
@@ -82,9 +152,7 @@ NameRow parse_row(const Json& row, const std::string& origin) {
     }
     result.layout = *layout;
   }
-  if (std::ranges::count(result.foreign, '#') < std::ranges::count(result.ours, '#')) {
-    throw_input_error("{}: \"{}\" has more # than \"{}\"", origin, result.ours, result.foreign);
-  }
+  require_numbers(result, origin);
   if (reads_two(result.layout) != !result.second.empty()) {
     throw_input_error("{}: \"second\" is needed by pair_sum, join and join_half_split and by no other layout", origin);
   }
@@ -118,14 +186,15 @@ Padding parse_padding(const std::string& name, const std::string& origin) {
 
 NameMap parse_map(std::string_view text, const std::string& origin) {
   const Json json = parse_json(text, origin);
-  require_keys(json, {"comment", "rows", "cases", "positions", "padding"}, origin);
-  NameMap map{.positions = text_of(json, "positions", origin),
+  require_keys(json, {"comment", "rows", "repeats", "cases", "positions", "padding"}, origin);
+  NameMap map{.positions = names_of(json, "positions", origin),
               .padding = parse_padding(text_of(json, "padding", origin), origin)};
-  if (!json.contains("rows") || !json["rows"].is_array()) {
-    throw_input_error("{}: expected a list \"rows\"", origin);
-  }
-  for (const Json& row : json["rows"]) {
+  for (const Json& row : list_of(json, "rows", origin)) {
     map.rows.push_back(parse_row(row, fmt::format("{}: row {}", origin, map.rows.size())));
+  }
+  for (const Json& repeat : json.contains("repeats") ? list_of(json, "repeats", origin) : Json::array()) {
+    const auto more = repeated_rows(repeat, map.rows, origin + ": repeats");
+    map.rows.insert(map.rows.end(), more.begin(), more.end());
   }
   if (json.contains("cases")) {
     if (!json["cases"].is_object()) {
@@ -143,6 +212,13 @@ NameMap parse_map(std::string_view text, const std::string& origin) {
 
 NameMap read_map(const std::filesystem::path& path) {
   return parse_map(model::MappedFile::open(path)->text(), path.string());
+}
+
+int64_t shifted(int64_t number, const NameRow& row, const model::ModelConfig& config) {
+  if (row.shift == kMinusLayers) {
+    return number - config.num_hidden_layers;
+  }
+  return row.shift.empty() ? number : number + std::stoll(row.shift);
 }
 
 int64_t slice_bound(const std::string& text,

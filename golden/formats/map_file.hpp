@@ -23,6 +23,9 @@ struct BuiltInMap {
 };
 const std::vector<BuiltInMap>& built_in_maps();
 
+// The first number of a foreign name as our name counts it; negative: the row does not mean this name.
+int64_t shifted(int64_t number, const NameRow& row, const model::ModelConfig& config);
+
 // Throws InputError when the config has no such size.
 int64_t slice_bound(const std::string& text,
                     int64_t extent,

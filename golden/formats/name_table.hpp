@@ -20,6 +20,9 @@ struct NameRow {
   // ("q_lora_rank"), "half" or "end".
   std::string slice_begin = {};
   std::string slice_end = {};
+  // Added to the first number of a foreign name to get ours: a number, or "-num_hidden_layers"; empty: 0. Names whose number would
+  // be negative are not meant.
+  std::string shift = {};
 };
 
 enum class Padding { kNone, kLeft, kRight, kTail };  // of each sequence's tokens; kTail: after the last sequence only
@@ -28,8 +31,8 @@ struct NameMap {
   std::vector<NameRow> rows = {};
   std::map<std::string, std::string> cases =
       {};  // step number of the dump -> case; empty: steps are cases in their order
-  std::string positions =
-      {};  // foreign name of the tokens' positions, which tell tokens from padding; empty: there is none
+  std::vector<std::string> positions =
+      {};  // foreign names of the tokens' positions, which tell tokens from padding; the first that is there counts
   Padding padding = Padding::kNone;  // where there are no positions
 };
 

@@ -121,6 +121,35 @@ TEST(MapFile, LogitsOfTheLastTokensOnlyAreUnused) {
   EXPECT_EQ(dump.unused, std::vector<std::string>{"b/l"});
 }
 
+// Tiny has two layers and one MTP layer.
+TEST(MapFile, ALayerMayBeCountedFromElsewhere) {
+  const Tensors tensors{
+      {"p2/norm.0[1]", counting({2, 2})}, {"p2/norm.1[1]", counting({2, 2})}, {"p2/norm.2", counting({2, 2})}};
+  const Dump dump = read_mapped(tensors,
+                                R"({"foreign": "norm.#[1]", "ours": "layer.#.output", "shift": -1},
+                                   {"foreign": "norm.#", "ours": "mtp.#.enorm", "shift": "-num_hidden_layers"})");
+  EXPECT_TRUE(dump.tensors.contains("p2/layer.0.output"));
+  EXPECT_TRUE(dump.tensors.contains("p2/mtp.0.enorm"));
+  EXPECT_EQ(dump.unused, std::vector<std::string>{"p2/norm.0[1]"});  // nothing is before the first layer
+}
+
+TEST(MapFile, RowsAreRepeatedForAModuleElsewhere) {
+  const Dump dump = read_mapped({{"p2/draft.2.block.out", counting({2, 2})}, {"p2/l.0.out", counting({2, 2})}},
+                                R"({"foreign": "l.#.out", "ours": "layer.#.ffn"})",
+                                R"(, "repeats": [{"foreign": "l.#", "with": "draft.#.block", "ours": "layer.#",
+                                                  "by": "mtp.#.layer", "shift": "-num_hidden_layers"}])");
+  EXPECT_TRUE(dump.tensors.contains("p2/layer.0.ffn"));
+  EXPECT_TRUE(dump.tensors.contains("p2/mtp.0.layer.ffn"));
+  EXPECT_TRUE(dump.unused.empty());
+}
+
+TEST(MapFile, TheFirstPositionsThatAreThereCount) {
+  const Dump dump = read_mapped({{"b/pos", integers({6}, {0, 1, 0, 1, 0, 0})}, {"b/e", counting({6, 2})}},
+                                kEmbed,
+                                R"(, "positions": ["model.pos", "pos"])");
+  EXPECT_EQ(model::to_double(dump.tensors.at("b/embed")), (Values{0, 1, 2, 3, 4, 5, 6, 7}));
+}
+
 TEST(MapFile, MistakesAreNamed) {
   const auto refusal = [](const std::string& text) { return refusal_of([&] { golden::parse_map(text, "m.json"); }); };
   const auto row = [&](const std::string& text) { return refusal("{\"rows\": [" + text + "]}"); };
@@ -138,6 +167,11 @@ TEST(MapFile, MistakesAreNamed) {
   expect_fragment(row(R"({"foreign": "x", "ours": "y", "second": "z"})"), "\"second\" is needed");
   expect_fragment(row(R"({"foreign": "x", "ours": "y", "layout": "expert_slots"})"), ".expert.*");
   expect_fragment(row(R"({"foreign": "x", "ours": "y", "slice": [0]})"), "expected [begin, end]");
+  expect_fragment(row(R"({"foreign": "x.#", "ours": "y.#", "shift": 1.5})"), "shift 1.5, expected an integer or");
+  expect_fragment(row(R"({"foreign": "x.#", "ours": "y.#", "shift": "-1"})"), "shift \"-1\", expected an integer or");
+  expect_fragment(refusal(R"({"rows": [], "positions": [3]})"), "\"positions\": expected names");
+  expect_fragment(refusal(R"({"rows": [], "repeats": 3})"), "expected a list \"repeats\"");
+  expect_fragment(refusal(R"({"rows": [], "repeats": [{"foreign": "x"}]})"), "repeats: expected \"foreign\", \"with\"");
   expect_fragment(row(R"({"foreign": "x", "ours": "y", "slice": [0, "third"]})"), "slice bound \"third\"");
   expect_fragment(refusal_of([] {
                     read_mapped({{"p2/e", counting({2, 2})}}, R"({"foreign": "e", "ours": "embed", "slice": [0, 3]})");

@@ -88,10 +88,7 @@ TEST_P(RanksOracleTest, NanoCutIntoFour_GivesTheVerdictOfTheWhole) {
   }
   const auto golden = nano.record({}, kFullCases);
   const auto layout = golden::parse_rank_layout(dp ? "dp4" : "ep4");
-  std::vector<golden::Dump> ranks;
-  for (const auto& path : golden::files_by_rank(dir.path(), layout)) {
-    ranks.push_back(golden::read_dump(path, "v32", nano.checkpoint().config(), golden.manifest.cases, true));
-  }
+  const auto ranks = golden::read_ranks(dir.path(), layout, "v32", nano.checkpoint().config(), golden.manifest.cases);
   const auto gathered = golden::gather_ranks(layout, ranks, nano.checkpoint().config(), golden.manifest.cases);
   auto verdict = nano.compare(golden, gathered.dump);
   golden::assign_ranks(gathered, verdict);
