@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "golden/expanded_cache.hpp"
 #include "golden/metrics.hpp"
 #include "golden/runs.hpp"
 
@@ -207,10 +208,25 @@ std::optional<OpInputs<Tensor>> CaseJudge::gather(
   return result;
 }
 
-std::optional<model::Estimate> CaseJudge::estimate(const model::Op& op,
+// The sum with the shared expert, begun at the experts where the dump skips what lies between: some rules interleave the two.
+model::Op CaseJudge::with_skipped_combine(const model::Op& op, Trace& trace) const {
+  if (op.kind != model::OpKind::kMoeOutput || values_.find(op.inputs[0]) != nullptr) {
+    return op;
+  }
+  const model::Op& combine = ops_[index_.at(op.inputs[0])];
+  model::Op whole = op;
+  whole.inputs = combine.inputs;
+  whole.inputs.insert(whole.inputs.end(), op.inputs.begin() + 1, op.inputs.end());
+  trace.recomputed.insert(combine.id);
+  trace.kinds.insert(combine.kind);
+  return whole;
+}
+
+std::optional<model::Estimate> CaseJudge::estimate(const model::Op& judged,
                                                    const std::string& block,
                                                    const std::string& variant,
                                                    Trace& trace) {
+  const model::Op op = with_skipped_combine(judged, trace);
   const auto inputs = gather<model::Estimate>(
       op,
       block,
@@ -422,6 +438,10 @@ std::vector<OpResult> CaseJudge::judge() {
     } else if (!may_be_absent(op)) {
       results.push_back(
           {.case_name = values_.step().name, .op = op.id, .status = OpStatus::kMissing, .reason = "not in the dump"});
+    }
+    if (op.kind == model::OpKind::kCacheLatent) {
+      const std::string prefix = op.inputs.front().substr(0, op.inputs.front().rfind(".attn."));
+      std::ranges::move(judge_expanded_cache(config_, values_, op.layer, prefix), std::back_inserter(results));
     }
   }
   std::erase_if(results,

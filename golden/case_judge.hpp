@@ -45,6 +45,7 @@ class CaseJudge {
   std::optional<Tensor> value_of(
       const std::string& id, const std::string& block, const Give& give, const Compute& compute, Trace& trace);
 
+  [[nodiscard]] model::Op with_skipped_combine(const model::Op& op, Trace& trace) const;
   // Estimate of an op under a variant; empty if it cannot be recomputed inside the block.
   std::optional<model::Estimate> estimate(const model::Op& op,
                                           const std::string& block,

@@ -179,33 +179,36 @@ void CaseValues::add_expanded(const model::ModelConfig& config, int64_t layer, c
   const std::string cache = "cache." + std::to_string(layer);
   const auto* keys = find(cache + ".keys");
   const auto* values = find(cache + ".values");
-  const bool cached = keys != nullptr && values != nullptr && keys->dtype == own->dtype && values->dtype == own->dtype;
+  const bool cached = keys != nullptr && values != nullptr && keys->dtype == own->dtype &&
+                      values->dtype == own->dtype && keys->num_rows() == workload_.num_keys() &&
+                      values->num_rows() == workload_.num_keys();
   const model::TensorView* earlier = nullptr;
   if (earlier_ != nullptr) {
     bool assembled = false;
     earlier = earlier_->input(id, assembled);
   }
-  if (workload_.sequences.size() != 1 || own->num_rows() != workload_.num_tokens()) {
+  const int64_t num_old = workload_.num_keys() - workload_.num_tokens();
+  const bool from_earlier = earlier != nullptr && earlier->num_rows() == num_old && earlier->dtype == own->dtype;
+  if (own->num_rows() != workload_.num_tokens() || (!cached && !from_earlier)) {
     return;
   }
-  const int64_t num_old = workload_.num_keys() - workload_.num_tokens();
   CacheRows rows;
-  if (cached) {
-    for (int64_t key = 0; key < num_old; ++key) {
-      for (int64_t head = 0; head < config.num_attention_heads; ++head) {
+  int64_t key = 0;  // of all sequences, new ones included
+  int64_t old_row = 0;
+  int64_t token = 0;
+  for (const auto& [num_cached, num_new] : workload_.sequences) {
+    for (int64_t i = 0; i < num_cached; ++i, ++key, ++old_row) {
+      for (int64_t head = 0; cached && head < config.num_attention_heads; ++head) {
         rows.append_part(*keys, key, head * config.qk_head_dim(), config.qk_nope_head_dim);
         rows.append_part(*values, key, head * config.v_head_dim, config.v_head_dim);
       }
+      if (!cached) {
+        rows.append(*earlier, old_row);
+      }
     }
-  } else if (earlier != nullptr && earlier->num_rows() == num_old && earlier->dtype == own->dtype) {
-    for (int64_t key = 0; key < num_old; ++key) {
-      rows.append(*earlier, key);
+    for (int64_t i = 0; i < num_new; ++i, ++key, ++token) {
+      rows.append(*own, token);
     }
-  } else {
-    return;
-  }
-  for (int64_t token = 0; token < own->num_rows(); ++token) {
-    rows.append(*own, token);
   }
   assembled_[id] = rows.take(own->dtype, {workload_.num_keys(), own->row_len()});
   if (cached && (!cache_after_.contains(cache + ".latent") || from_golden_.contains(cache + ".latent"))) {
@@ -216,9 +219,9 @@ void CaseValues::add_expanded(const model::ModelConfig& config, int64_t layer, c
                            {1, config.kv_lora_rank},
                            std::vector<uint16_t>(static_cast<size_t>(config.kv_lora_rank), 0x7FC0));
     if (keys->dtype == unknown.dtype) {
-      for (int64_t key = 0; key < workload_.num_keys(); ++key) {
+      for (int64_t row = 0; row < workload_.num_keys(); ++row) {
         latents.append(unknown, 0);
-        latents.append_part(*keys, key, config.qk_nope_head_dim, config.qk_rope_head_dim);
+        latents.append_part(*keys, row, config.qk_nope_head_dim, config.qk_rope_head_dim);
       }
       assembled_[cache + ".latent"] = latents.take(unknown.dtype, {workload_.num_keys(), config.latent_dim()});
     }

@@ -43,6 +43,8 @@ class CaseValues {
   [[nodiscard]] const model::TensorView* golden(const std::string& id) const;
 
   [[nodiscard]] const Case& step() const { return step_; }
+  [[nodiscard]] const model::Workload& workload() const { return workload_; }
+  [[nodiscard]] const CaseValues* earlier() const { return earlier_; }  // null for the first
   // True if the rows that cached_before() gives had to be taken from the golden file.
   [[nodiscard]] bool cached_from_golden(const std::string& cache_id) const;
 

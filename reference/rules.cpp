@@ -78,6 +78,8 @@ std::string describe_combine(const Rules& rules) {
     case CombineRule::kFp32StoredBf16: return "FP32, ascending expert id, BF16(sum), then the shared expert";
     case CombineRule::kBf16: return "BF16 steps, ascending expert id, shared expert last";
     case CombineRule::kBf16BySlot: return "BF16 steps, in the order of topk_ids, shared expert last";
+    case CombineRule::kBf16SharedFirst: return "BF16 steps, the shared expert, then ascending expert id";
+    case CombineRule::kBf16BySlotSharedFirst: return "BF16 steps, the shared expert, then in the order of topk_ids";
   }
   return "";
 }

@@ -96,7 +96,20 @@ enum class CombineRule {
   kFp32StoredBf16,  // FP32 sum, BF16(sum) before the shared expert is added: fused MoE kernels
   kBf16,            // product and running sum rounded to BF16: DeepSeek-V3, HF
   kBf16BySlot,      // the same in the order of topk_ids
+  // The same two on top of the shared expert. For judging only: the executor keeps the two sums apart, as ops, and adds it last.
+  kBf16SharedFirst,
+  kBf16BySlotSharedFirst,
 };
+
+inline bool rounds_each_step(CombineRule rule) {
+  return rule != CombineRule::kFp32 && rule != CombineRule::kFp32StoredBf16;
+}
+inline bool sums_by_slot(CombineRule rule) {
+  return rule == CombineRule::kBf16BySlot || rule == CombineRule::kBf16BySlotSharedFirst;
+}
+inline bool takes_shared_first(CombineRule rule) {
+  return rule == CombineRule::kBf16SharedFirst || rule == CombineRule::kBf16BySlotSharedFirst;
+}
 
 // What the latent cache holds.
 enum class CacheRule {

@@ -19,6 +19,8 @@ const std::set<OpKind> kRotations{OpKind::kRotateQuery, OpKind::kRotateKey};
 const std::set<OpKind> kSoftmax{OpKind::kAttentionProbs, OpKind::kAttentionLse};
 const std::set<OpKind> kProbs{OpKind::kAttentionProbs, OpKind::kAttentionContext, OpKind::kOutputLatent};
 const std::set<OpKind> kValueProduct{OpKind::kAttentionContext, OpKind::kOutputLatent};
+// Only to be seen where the combine and the sum with the shared expert are judged as one.
+const std::set<OpKind> kCombineWithShared{OpKind::kMoeOutput};
 const std::set<OpKind> kRouter{OpKind::kRouterLogits, OpKind::kRouterScores, OpKind::kRouterWeights};
 
 const std::vector<Alternative>& alternatives() {
@@ -51,6 +53,10 @@ const std::vector<Alternative>& alternatives() {
       {"combine-fp32-stored-bf16", {OpKind::kCombine}, [](Rules& r) { r.combine = CombineRule::kFp32StoredBf16; }},
       {"combine-bf16-by-slot", {OpKind::kCombine}, [](Rules& r) { r.combine = CombineRule::kBf16BySlot; }},
       {"combine-bf16", {OpKind::kCombine}, [](Rules& r) { r.combine = CombineRule::kBf16; }},
+      {"combine-bf16-shared-first", kCombineWithShared, [](Rules& r) { r.combine = CombineRule::kBf16SharedFirst; }},
+      {"combine-bf16-by-slot-shared-first",
+       kCombineWithShared,
+       [](Rules& r) { r.combine = CombineRule::kBf16BySlotSharedFirst; }},
       {"cache-bf16", {OpKind::kCacheLatent}, [](Rules& r) { r.cache = CacheRule::kBf16; }},
       {"cache-fp8", {OpKind::kCacheLatent}, [](Rules& r) { r.cache = CacheRule::kFp8; }},
       {"head-fp32", {OpKind::kHead}, [](Rules& r) { r.head = HeadRule::kFp32; }},

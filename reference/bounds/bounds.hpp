@@ -26,6 +26,7 @@ model::Estimate estimate_router_scores(const EstimateCall& call);
 model::Estimate estimate_router_weights(const EstimateCall& call);
 model::Estimate estimate_swiglu(const EstimateCall& call);
 model::Estimate estimate_combine(const EstimateCall& call);
+// inputs: routed, shared; or, where the combine before it is part of the call, topk_ids, topk_weights, experts, shared.
 model::Estimate estimate_moe_output(const EstimateCall& call);
 
 }  // namespace reference

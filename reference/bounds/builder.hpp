@@ -2,9 +2,11 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <span>
 #include <utility>
 
+#include "model/check.hpp"
 #include "model/estimate.hpp"
 #include "reference/bounds/dot.hpp"
 #include "reference/estimate_call.hpp"
@@ -51,6 +53,23 @@ inline EstimateRow row_of(const model::Estimate& estimate, int64_t row, int64_t 
   const auto count = static_cast<size_t>(len);
   return {std::span<const double>(estimate.value).subspan(offset, count),
           std::span<const double>(estimate.error).subspan(offset, count)};
+}
+
+// left + right; `unit` is the roundoff of an addition whose result is rounded once more afterwards. The FP32 sum of two given
+// numbers has no error where it is exact.
+inline model::Estimate sum_with_error(const model::Estimate& left,
+                                      const model::Estimate& right,
+                                      double unit,
+                                      model::DType dtype) {
+  CHECK_EQ(left.value.size(), right.value.size());
+  auto result = empty_estimate(left.shape, dtype);
+  for (size_t i = 0; i < left.value.size(); ++i) {
+    const double value = left.value[i] + right.value[i];
+    const double input_error = left.error[i] + right.error[i];
+    const bool exact = input_error == 0 && static_cast<double>(static_cast<float>(value)) == value;
+    set(result, static_cast<int64_t>(i), {value, input_error + (exact ? 0 : std::abs(value) * unit)});
+  }
+  return result;
 }
 
 }  // namespace reference

@@ -35,22 +35,29 @@ model::Estimate estimate_swiglu(const EstimateCall& call) {
   return result;
 }
 
-// A sum of k products for each token. The BF16 forms round product and running sum at each step, in their order.
-model::Estimate estimate_combine(const EstimateCall& call) {
+namespace {
+
+// A sum of k products for each token, on top of `start` if it is not empty. The BF16 forms round product and running sum at each
+// step, in their order.
+model::Estimate combined(const EstimateCall& call, const model::Estimate& start) {
   const SumModel model = sum_model(call.rules, call.num_sigmas);
   const auto& ids = call.inputs[0];
   const auto& weights = call.inputs[1];
   const int64_t k = row_len(ids);
   const int64_t hidden = call.config().hidden_size;
   const CombineRule rule = call.rules.combine;
-  const bool bf16_steps = (rule == CombineRule::kBf16 || rule == CombineRule::kBf16BySlot) && !call.rules.exact();
+  const bool bf16_steps = rounds_each_step(rule) && !call.rules.exact();
   const auto choices = choices_of_tokens(
       model::make_tensor(model::DType::kI32, ids.shape, std::vector<int32_t>(ids.value.begin(), ids.value.end())),
-      rule != CombineRule::kBf16BySlot);
+      !sums_by_slot(rule));
   const auto dtype = rule == CombineRule::kFp32 ? model::DType::kF32 : model::DType::kBF16;
   auto result = empty_estimate({ids.shape.front(), hidden}, stored_as(call.rules, dtype));
   for (size_t t = 0; t < choices.size(); ++t) {
     std::vector<TermSums> sums(static_cast<size_t>(hidden));
+    for (size_t i = 0; i < sums.size() && !start.value.empty(); ++i) {
+      sums[i].sum = start.value[t * sums.size() + i];
+      sums[i].input_error = start.error[t * sums.size() + i];
+    }
     for (const Choice& choice : choices[t]) {
       const auto w = row_of(weights, static_cast<int64_t>(t), choice.slot, 1);
       const auto y = row_of(call.expert_outputs[static_cast<size_t>(choice.expert)], choice.row, 0, hidden);
@@ -78,6 +85,29 @@ model::Estimate estimate_combine(const EstimateCall& call) {
     }
   }
   return result;
+}
+
+}  // namespace
+
+model::Estimate estimate_combine(const EstimateCall& call) {
+  return combined(call, {});
+}
+
+// routed + shared in FP32, then BF16. Where the call begins at the experts (topk_ids, topk_weights, experts, shared), the shared
+// expert may as well come first.
+model::Estimate estimate_moe_output(const EstimateCall& call) {
+  const auto dtype = stored_as(call.rules, model::DType::kBF16);
+  const bool begins_at_experts = !call.expert_outputs.empty();
+  const bool has_shared = call.inputs.size() == (begins_at_experts ? 4U : 2U);
+  if (begins_at_experts && has_shared && takes_shared_first(call.rules.combine)) {
+    return combined(call, call.inputs.back());
+  }
+  auto routed = begins_at_experts ? rounded(combined(call, {})) : call.inputs[0];
+  if (!has_shared) {
+    routed.dtype = dtype;
+    return routed;
+  }
+  return sum_with_error(routed, call.inputs.back(), sum_model(call.rules, call.num_sigmas).unit, dtype);
 }
 
 }  // namespace reference

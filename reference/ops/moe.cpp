@@ -44,8 +44,8 @@ model::TensorView combine(const OpCall& call) {
   const int64_t k = topk_ids.row_len();
   const auto hidden = static_cast<size_t>(call.config().hidden_size);
   const CombineRule rule = call.rules.combine;
-  const bool bf16_steps = rule == CombineRule::kBf16 || rule == CombineRule::kBf16BySlot;
-  const auto choices = choices_of_tokens(topk_ids, rule != CombineRule::kBf16BySlot);
+  const bool bf16_steps = rounds_each_step(rule);
+  const auto choices = choices_of_tokens(topk_ids, !sums_by_slot(rule));
   return with_arithmetic(call.rules.exact(), [&]<typename T>() {
     const auto weights = load<T>(call.inputs[1]);
     std::vector<std::vector<T>> outputs;
