@@ -3,14 +3,18 @@
 #include <fmt/core.h>
 #include <fnmatch.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "tools/cli.hpp"
+#include "tools/legal/bound_use.hpp"
 
 namespace tools {
 namespace {
 
 using nlohmann::ordered_json;
+
+constexpr int64_t kBoundOrders = 6;  // drawn for each op whose bound is looked at
 
 // What a judge made of one fault.
 enum class Found { kMissed, kElsewhere, kAtItsOp };
@@ -89,9 +93,17 @@ struct Totals {
   }
 };
 
+// A bound that a legal run leaves is wrong; one that no legal run uses a fiftieth of is loose.
+bool is_fitting(const legal::BoundUse& use) {
+  return use.num_elements == 0 || (use.largest >= 1.0 / 50 && use.largest <= 1);
+}
+
+using BoundUses = std::map<std::string, legal::BoundUse>;
+
 struct Score {
   std::vector<FaultRow> faults;
   std::vector<LegalRow> legal;
+  BoundUses bounds;
 
   [[nodiscard]] Totals ours() const {
     Totals totals;
@@ -119,6 +131,9 @@ struct Score {
       if (row.ours > 0) {
         return false;
       }
+    }
+    if (!std::ranges::all_of(bounds, [](const auto& entry) { return is_fitting(entry.second); })) {
+      return false;
     }
     return ours().at_its_op == static_cast<int64_t>(faults.size());
   }
@@ -180,6 +195,12 @@ void print_score(const Score& score) {
     print_row(metric.name, std::to_string(score.in_logits(metric.name)), score.op_wise(metric.name), alarms);
   }
   fmt::print("of {} faults\n", num_faults);
+  if (!score.bounds.empty()) {
+    fmt::print("\nlargest legal deviation, as a part of the bound (exact: the rule leaves no freedom)\n");
+  }
+  for (const auto& [kind, use] : score.bounds) {
+    fmt::print("{:<34}{}\n", kind, use.num_elements == 0 ? "exact" : fmt::format("{:.3f}", use.largest));
+  }
 }
 
 ordered_json to_json(const Score& score) {
@@ -212,6 +233,10 @@ ordered_json to_json(const Score& score) {
     }
     root["legal"].push_back(std::move(entry));
   }
+  for (const auto& [kind, use] : score.bounds) {
+    root["bounds"][kind] = {
+        {"largest_use", use.largest}, {"elements", use.num_elements}, {"exact_elements", use.num_exact}};
+  }
   return root;
 }
 
@@ -234,6 +259,9 @@ int run_score(const ScoreFlags& flags) {
   }
   score.legal.push_back(judge_legal(trials, "other orders", LegalFreedom::kOrders, flags.num_legal));
   score.legal.push_back(judge_legal(trials, "other rules too", LegalFreedom::kOrdersAndRules, flags.num_legal));
+  if (flags.num_legal > 0) {
+    score.bounds = legal::bound_uses(trials, kBoundOrders);
+  }
   clear_progress();
   if (flags.json) {
     fmt::print("{}\n", to_json(score).dump(1));

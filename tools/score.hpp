@@ -34,7 +34,7 @@ struct ScoreFlags {
   int num_threads = 1;
 };
 void add_score(CLI::App& app, ScoreFlags& flags);
-// Prints the table. kExitOk if every fault is found at its op and no legal run raises an alarm.
+// Prints the tables. kExitOk if every fault is found at its op, no legal run raises an alarm, and no bound is loose.
 int run_score(const ScoreFlags& flags);
 
 }  // namespace tools

@@ -21,6 +21,12 @@ class ScoreCliTest(unittest.TestCase):
         self.assertEqual([f["id"] for f in report["faults"]], [f["id"] for f in json.loads(listed.stdout)])
         self.assertEqual({f["ours"] for f in report["faults"]}, {"at its op"})
         self.assertEqual([(row["runs"], row["ours"]) for row in report["legal"]], [(12, 0), (12, 0)])
+        # No bound is loose, and no legal run leaves one.
+        self.assertGreater(len(report["bounds"]), 20)
+        for kind, bound in report["bounds"].items():
+            if bound["elements"] > 0:
+                self.assertGreaterEqual(bound["largest_use"], 1 / 50, kind)
+                self.assertLessEqual(bound["largest_use"], 1, kind)
         # None of the figures in use elsewhere finds them all at their ops.
         for name in report["metrics"]:
             self.assertLess(report["totals"][name]["right_op"], len(report["faults"]), name)

@@ -46,9 +46,9 @@ int64_t head_rows(const model::ModelConfig& c) {
   return c.qk_nope_head_dim + c.v_head_dim;
 }
 
-}  // namespace
-
-TensorView attention_probs(const OpCall& call, Order& order) {
+// visit(row, exps, top, sum) for each token and head: exp(score - top) of the keys that the token sees, and their sum.
+template <typename Visit>
+void for_each_softmax(const OpCall& call, Order& order, const Visit& visit) {
   const auto& c = call.config();
   const bool absorbed = call.inputs.size() == 3;
   const int64_t heads = c.num_attention_heads;
@@ -60,8 +60,6 @@ TensorView attention_probs(const OpCall& call, Order& order) {
   const auto cache = load<float>(call.inputs.back());
   const auto scale = static_cast<float>(reference::softmax_scale(c));
   const auto places = reference::token_places(call.workload);
-  const int64_t max_keys = call.workload.max_keys();
-  std::vector<float> probs(places.size() * static_cast<size_t>(heads * max_keys));
   for (size_t t = 0; t < places.size(); ++t) {
     for (int64_t head = 0; head < heads; ++head) {
       const int64_t row = static_cast<int64_t>(t) * heads + head;
@@ -79,13 +77,32 @@ TensorView attention_probs(const OpCall& call, Order& order) {
       for (float& score : scores) {
         score = order.function(std::exp(static_cast<double>(score - top)));
       }
-      const float sum = order.sum(scores);
-      for (size_t key = 0; key < scores.size(); ++key) {
-        probs[static_cast<size_t>(row * max_keys) + key] = scores[key] / sum;
-      }
+      visit(row, scores, top, order.sum(scores));
     }
   }
-  return store<float>({static_cast<int64_t>(places.size()), heads, max_keys}, std::move(probs), model::DType::kF32);
+}
+
+}  // namespace
+
+TensorView attention_probs(const OpCall& call, Order& order) {
+  const int64_t max_keys = call.workload.max_keys();
+  const model::Shape shape{call.workload.num_tokens(), call.config().num_attention_heads, max_keys};
+  std::vector<float> probs(static_cast<size_t>(model::num_elements(shape)));
+  for_each_softmax(call, order, [&](int64_t row, const std::vector<float>& exps, float /*top*/, float sum) {
+    for (size_t key = 0; key < exps.size(); ++key) {
+      probs[static_cast<size_t>(row * max_keys) + key] = exps[key] / sum;
+    }
+  });
+  return store<float>(shape, std::move(probs), model::DType::kF32);
+}
+
+TensorView attention_lse(const OpCall& call, Order& order) {
+  const model::Shape shape{call.workload.num_tokens(), call.config().num_attention_heads};
+  std::vector<float> lse;
+  for_each_softmax(call, order, [&](int64_t /*row*/, const std::vector<float>& /*exps*/, float top, float sum) {
+    lse.push_back(top + order.function(std::log(static_cast<double>(sum))));
+  });
+  return store<float>(shape, std::move(lse), model::DType::kF32);
 }
 
 TensorView context(const OpCall& call, Order& order) {
@@ -109,7 +126,8 @@ TensorView context(const OpCall& call, Order& order) {
       }
     }
   }
-  return store<float>({static_cast<int64_t>(places.size()), heads * c.v_head_dim}, std::move(y), model::DType::kBF16);
+  return store<float>(
+      {static_cast<int64_t>(places.size()), heads * c.v_head_dim}, std::move(y), order.stored(model::DType::kBF16));
 }
 
 TensorView output_latent(const OpCall& call, Order& order) {
@@ -132,7 +150,8 @@ TensorView output_latent(const OpCall& call, Order& order) {
       }
     }
   }
-  return store<float>({static_cast<int64_t>(places.size()), heads, c.kv_lora_rank}, std::move(y), model::DType::kBF16);
+  return store<float>(
+      {static_cast<int64_t>(places.size()), heads, c.kv_lora_rank}, std::move(y), order.stored(model::DType::kBF16));
 }
 
 TensorView query_latent(const OpCall& call, Order& order) {
@@ -155,7 +174,8 @@ TensorView query_latent(const OpCall& call, Order& order) {
       y.push_back(order.dot(part(q, row * c.qk_head_dim(), c.qk_nope_head_dim), column));
     }
   }
-  return store<float>({call.inputs[0].num_rows(), heads, c.kv_lora_rank}, std::move(y), model::DType::kBF16);
+  return store<float>(
+      {call.inputs[0].num_rows(), heads, c.kv_lora_rank}, std::move(y), order.stored(model::DType::kBF16));
 }
 
 TensorView context_from_latent(const OpCall& call, Order& order) {
@@ -173,7 +193,7 @@ TensorView context_from_latent(const OpCall& call, Order& order) {
           order.dot(part(latent, (t * heads + head) * c.kv_lora_rank, c.kv_lora_rank), row);
     }
   }
-  return store<float>({tokens, heads * c.v_head_dim}, std::move(y), model::DType::kBF16);
+  return store<float>({tokens, heads * c.v_head_dim}, std::move(y), order.stored(model::DType::kBF16));
 }
 
 }  // namespace tools::legal

@@ -7,6 +7,7 @@
 namespace tools::legal {
 
 model::TensorView attention_probs(const reference::OpCall& call, Order& order);
+model::TensorView attention_lse(const reference::OpCall& call, Order& order);
 model::TensorView context(const reference::OpCall& call, Order& order);
 model::TensorView context_from_latent(const reference::OpCall& call, Order& order);
 model::TensorView query_latent(const reference::OpCall& call, Order& order);

@@ -54,7 +54,7 @@ TensorView linear(const OpCall& call, Order& order, model::DType dtype) {
       result = order.sum(std::move(blocks));
     }
   }
-  return store<float>({rows.num_rows, weight.out_dim()}, std::move(y), dtype);
+  return store<float>({rows.num_rows, weight.out_dim()}, std::move(y), order.stored(dtype));
 }
 
 TensorView rms_norm(const OpCall& call, Order& order) {
@@ -79,7 +79,7 @@ TensorView rms_norm(const OpCall& call, Order& order) {
     }
   }
   return store<float>(
-      {call.inputs[0].num_rows(), static_cast<int64_t>(gain.size())}, std::move(y), model::DType::kBF16);
+      {call.inputs[0].num_rows(), static_cast<int64_t>(gain.size())}, std::move(y), order.stored(model::DType::kBF16));
 }
 
 TensorView swiglu(const OpCall& call, Order& order) {
@@ -89,7 +89,24 @@ TensorView swiglu(const OpCall& call, Order& order) {
     const float e = order.function(std::exp(-static_cast<double>(gate[i])));
     gate[i] = gate[i] / (1 + e) * up[i];
   }
-  return store<float>(call.inputs[0].shape, std::move(gate), model::DType::kBF16);
+  return store<float>(call.inputs[0].shape, std::move(gate), order.stored(model::DType::kBF16));
+}
+
+TensorView softmax_scores(const OpCall& call, Order& order) {
+  auto scores = load<float>(call.inputs[0]);
+  const auto num_experts = static_cast<size_t>(call.inputs[0].row_len());
+  for (size_t begin = 0; begin < scores.size(); begin += num_experts) {
+    const auto row = std::span<float>(scores).subspan(begin, num_experts);
+    const float top = *std::ranges::max_element(row);
+    for (float& score : row) {
+      score = order.function(std::exp(static_cast<double>(score - top)));
+    }
+    const float sum = order.sum({row.begin(), row.end()});
+    for (float& score : row) {
+      score /= sum;
+    }
+  }
+  return store<float>(call.inputs[0].shape, std::move(scores), model::DType::kF32);
 }
 
 TensorView sigmoid_scores(const OpCall& call, Order& order) {
@@ -146,8 +163,18 @@ TensorView combine(const OpCall& call, Order& order) {
   return store<float>({call.inputs[0].num_rows(), call.config().hidden_size}, std::move(y), model::DType::kF32);
 }
 
+// The FP32 sum of two tensors, the second rounded to BF16 first where it is a layer's input; or the one that is there.
+TensorView sum_of_two(const OpCall& call, bool round_second, model::DType dtype) {
+  auto sum = load<float>(call.inputs[0]);
+  const auto second = call.inputs.size() == 2 ? load<float>(call.inputs[1]) : std::vector<float>(sum.size());
+  for (size_t i = 0; i < sum.size(); ++i) {
+    sum[i] += round_second ? reference::round_to_bf16(second[i]) : second[i];
+  }
+  return store<float>(call.inputs[0].shape, std::move(sum), dtype);
+}
+
 // Vectors with fused products; cos and sin are the tables'.
-TensorView rotate(const OpCall& call, bool is_query) {
+TensorView rotate(const OpCall& call, bool is_query, const Order& order) {
   const auto& c = call.config();
   const auto x = load<float>(call.inputs[0]);
   const auto frequencies = reference::inverse_frequencies(c, call.rules.frequency);
@@ -170,7 +197,7 @@ TensorView rotate(const OpCall& call, bool is_query) {
   const auto tokens = static_cast<int64_t>(places.size());
   const auto shape = is_query ? model::Shape{tokens, c.num_attention_heads, c.qk_rope_head_dim}
                               : model::Shape{tokens, c.qk_rope_head_dim};
-  return store<float>(shape, std::move(y), model::DType::kBF16);
+  return store<float>(shape, std::move(y), order.stored(model::DType::kBF16));
 }
 
 }  // namespace
@@ -184,13 +211,16 @@ std::optional<TensorView> run_in_order(const OpCall& call, Order& order) {
     case OpKind::kRmsNorm: return rms_norm(call, order);
     case OpKind::kSwiglu: return swiglu(call, order);
     case OpKind::kRouterScores:
-      return call.config().scoring_func == model::ScoringFunction::kSigmoid ? std::optional(sigmoid_scores(call, order))
-                                                                            : std::nullopt;
+      return call.config().scoring_func == model::ScoringFunction::kSigmoid ? sigmoid_scores(call, order)
+                                                                            : softmax_scores(call, order);
     case OpKind::kRouterWeights: return router_weights(call, order);
     case OpKind::kCombine: return combine(call, order);
-    case OpKind::kRotateQuery: return rotate(call, true);
-    case OpKind::kRotateKey: return rotate(call, false);
+    case OpKind::kRotateQuery: return rotate(call, true, order);
+    case OpKind::kRotateKey: return rotate(call, false, order);
     case OpKind::kAttentionProbs: return attention_probs(call, order);
+    case OpKind::kAttentionLse: return attention_lse(call, order);
+    case OpKind::kResidualAdd: return sum_of_two(call, true, order.stored(model::DType::kBF16));
+    case OpKind::kMoeOutput: return sum_of_two(call, false, order.stored(model::DType::kBF16));
     case OpKind::kAttentionContext:
       return call.inputs.size() == 1 ? context_from_latent(call, order) : context(call, order);
     case OpKind::kQueryLatent: return query_latent(call, order);

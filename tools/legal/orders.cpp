@@ -20,7 +20,7 @@ float pairwise(std::span<const float> terms) {
 
 }  // namespace
 
-Order::Order(uint64_t seed) : random_(seed) {
+Order::Order(uint64_t seed, bool unrounded) : random_(seed), unrounded_(unrounded) {
   kind_ = static_cast<Kind>(random_() % 6);
   num_lanes_ = size_t{2} << (random_() % 5);
   shuffle_seed_ = random_();

@@ -7,12 +7,17 @@
 #include <string>
 #include <vector>
 
+#include "model/dtype.hpp"
+
 namespace tools::legal {
 
 // One order, drawn once for an op and used for every sum of it.
 class Order {
  public:
-  explicit Order(uint64_t seed);
+  // With `unrounded`, results are kept in FP32 instead of being rounded to what the op stores: to see how far they deviate.
+  explicit Order(uint64_t seed, bool unrounded = false);
+
+  [[nodiscard]] model::DType stored(model::DType dtype) const { return unrounded_ ? model::DType::kF32 : dtype; }
 
   [[nodiscard]] float sum(std::vector<float> terms) const;
   // Products rounded, or fused into a running sum.
@@ -33,6 +38,7 @@ class Order {
   Kind kind_;
   size_t num_lanes_;
   uint64_t shuffle_seed_;
+  bool unrounded_;
 };
 
 }  // namespace tools::legal
