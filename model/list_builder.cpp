@@ -87,6 +87,11 @@ const ListBuilder::Weight& ListBuilder::find_weight(const std::string& name) con
   return found->second;
 }
 
+void ListBuilder::give(const std::string& id, int64_t row_len) {
+  row_bytes_[id] = row_len * dtype_bytes(DType::kBF16);
+  value_bytes_[id] = tokens_ * row_bytes_[id];
+}
+
 int64_t ListBuilder::input_bytes(const Op& op, const std::string& input) const {
   if (input.starts_with("cache.")) {
     return 0;

@@ -33,6 +33,9 @@ class ListBuilder {
   std::string expert_linear(const std::string& id, Ids inputs, const std::string& weight);
   std::string swiglu(const std::string& id, const std::string& gate, const std::string& up, int64_t dim);
 
+  // A value that comes from outside the list: [tokens, row_len] bf16.
+  void give(const std::string& id, int64_t row_len);
+
   // Ops after this belong to the layer (or to none, -1).
   void set_layer(int64_t layer) { layer_ = layer; }
   // The op appended last, for costs that only its author knows.

@@ -374,6 +374,13 @@ std::vector<Op> op_list(const ModelConfig& config, const Workload& workload) {
   CHECK(workload.num_tokens() > 0);
   CHECK(workload.num_mtp_layers <= config.num_nextn_predict_layers);
   ListBuilder list(config, workload);
+  if (workload.only_mtp_layer) {
+    const int64_t k = *workload.only_mtp_layer;
+    CHECK(k >= 0 && k < config.num_nextn_predict_layers);
+    list.give(mtp_state_id(k), config.hidden_size);
+    append_mtp(list, k, mtp_state_id(k));
+    return list.take();
+  }
   auto x = append_embedding(list, "embed", "tokens", "model.embed_tokens.weight");
   for (int64_t layer = 0; layer < config.num_hidden_layers; ++layer) {
     x = append_layer(list, "layer." + std::to_string(layer), layer, x);
@@ -385,6 +392,14 @@ std::vector<Op> op_list(const ModelConfig& config, const Workload& workload) {
     state = append_mtp(list, k, state);
   }
   return list.take();
+}
+
+std::string mtp_state_id(int64_t k) {
+  return k == 0 ? "final_norm" : "mtp." + std::to_string(k - 1) + ".norm";
+}
+
+std::string logits_id(std::optional<int64_t> k) {
+  return k ? "mtp." + std::to_string(*k) + ".logits" : "logits";
 }
 
 Op expert_part(const Op& grouped, int64_t expert) {

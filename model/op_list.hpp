@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -56,6 +57,9 @@ struct Workload {
   std::vector<SequenceStep> sequences;
   AttentionForm attention_form = AttentionForm::kExpanded;
   int64_t num_mtp_layers = 0;  // how many of the config's MTP layers run after the main model
+  // This MTP layer alone, without the main model and the layers before it: a draft. The normed state that it reads, final_norm or
+  // mtp.k.norm of the layer before, is then an input like the tokens. num_mtp_layers is ignored.
+  std::optional<int64_t> only_mtp_layer = {};
 
   [[nodiscard]] int64_t num_tokens() const;
   [[nodiscard]] int64_t num_keys() const;           // sum over sequences of cached + new
@@ -85,6 +89,11 @@ struct Op {
 
 // The whole list for one step. Throws CheckError when the workload is empty or asks for MTP layers the config lacks.
 std::vector<Op> op_list(const ModelConfig& config, const Workload& workload);
+
+// The op whose value MTP layer k reads as the incoming state: "final_norm", "mtp.0.norm", ...
+std::string mtp_state_id(int64_t k);
+// The op that gives the logits of the main model (no k) or of MTP layer k: "logits", "mtp.0.logits", ...
+std::string logits_id(std::optional<int64_t> k);
 
 // The part of a grouped op that belongs to one expert: "layer.3.moe.expert.*.gate" -> "layer.3.moe.expert.7.gate", with the
 // expert's own inputs and weights. gate and up gather the rows of the tokens that chose the expert, in ascending order, through

@@ -2,12 +2,14 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "model/config.hpp"
 #include "model/op_list.hpp"
 #include "model/tensor_view.hpp"
 #include "model/weight_source.hpp"
+#include "reference/latent_cache.hpp"
 #include "reference/rules.hpp"
 
 namespace reference {
@@ -21,6 +23,10 @@ struct OpCall {
   // of a combine, whose parts are in expert_outputs.
   std::vector<model::TensorView> inputs = {};
   std::vector<model::TensorView> expert_outputs = {};  // [num experts], empty views where no token chose the expert
+  // Where the rows of the latent cache are when they are not a tensor among `inputs` (whose place then holds an empty view): of
+  // each sequence of the workload its number in the cache. cache_latent adds the new rows there and returns an empty view.
+  LatentCache* cache = nullptr;
+  std::span<const int64_t> cache_sequences = {};
   int num_threads = 1;
   int64_t* flops = nullptr;  // if set: multiply-adds done are added here, times two
 

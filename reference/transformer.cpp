@@ -32,7 +32,7 @@ class Values {
 
   void drop_inputs_of(const model::Op& op, size_t op_idx) {
     for (const std::string& input : op.inputs) {
-      if (last_reader_.at(input) == op_idx && !input.starts_with("cache.")) {
+      if (last_reader_.at(input) == op_idx) {
         values_.erase(input);
         parts_.erase(input);
       }
@@ -45,31 +45,70 @@ class Values {
   std::map<std::string, std::vector<model::TensorView>> parts_;  // of grouped ops, by expert
 };
 
+bool is_cache(const std::string& id) {
+  return id.starts_with("cache.");
+}
+
+// The numbers in the cache of the sequences of a step.
+std::vector<int64_t> numbered_sequences(const StepInput& input) {
+  std::vector<int64_t> numbers = input.cache_sequences;
+  for (size_t s = 0; input.cache_sequences.empty() && s < input.workload.sequences.size(); ++s) {
+    numbers.push_back(static_cast<int64_t>(s));
+  }
+  CHECK_EQ(numbers.size(), input.workload.sequences.size());
+  return numbers;
+}
+
+// Puts a whole tensor [keys, row_len], as cache_latent returns it without a cache, in place of a layer's rows.
+void replace_rows(LatentCache& cache,
+                  const model::Op& op,
+                  const model::Workload& workload,
+                  std::span<const int64_t> sequences,
+                  const model::TensorView& rows) {
+  int64_t next = 0;
+  for (size_t s = 0; s < sequences.size(); ++s) {
+    const auto& [num_cached, num_new] = workload.sequences[s];
+    cache.assign(op.layer, sequences[s], model::slice_rows(rows, next, next + num_cached + num_new));
+    next += num_cached + num_new;
+  }
+}
+
 }  // namespace
 
 Transformer::Transformer(const model::WeightSource& weights, Rules rules, int num_threads, RunOp run)
     : weights_(weights), rules_(rules), num_threads_(num_threads), run_(std::move(run)) {}
 
-void Transformer::step(const StepInput& input, CacheState& cache, model::Probe& probe) const {
-  CHECK_EQ(static_cast<int64_t>(input.tokens.size()), input.workload.num_tokens());
+void Transformer::step(const StepInput& input, LatentCache& cache, model::Probe& probe) const {
   const auto ops = model::op_list(weights_.config(), input.workload);
   Values values(ops);
   const auto set_tokens = [&](const std::string& id, const std::vector<int32_t>& tokens) {
     values.set(id, model::make_tensor(model::DType::kI32, {input.workload.num_tokens()}, tokens));
   };
-  set_tokens("tokens", input.tokens);
-  for (size_t k = 0; k < input.mtp_tokens.size(); ++k) {
-    set_tokens("mtp." + std::to_string(k) + ".tokens", input.mtp_tokens[k]);
+  if (const auto k = input.workload.only_mtp_layer; k) {
+    CHECK_EQ(input.mtp_state.num_rows(), input.workload.num_tokens());
+    values.set(model::mtp_state_id(*k), input.mtp_state);
+    set_tokens("mtp." + std::to_string(*k) + ".tokens", input.mtp_tokens.at(static_cast<size_t>(*k)));
+  } else {
+    set_tokens("tokens", input.tokens);
+    for (size_t layer = 0; layer < input.mtp_tokens.size(); ++layer) {
+      set_tokens("mtp." + std::to_string(layer) + ".tokens", input.mtp_tokens[layer]);
+    }
   }
-  for (const auto& [id, rows] : cache) {
-    values.set(id, rows);
-  }
+  const auto cache_sequences = numbered_sequences(input);
 
+  const auto run = [this](const OpCall& call) { return run_ ? run_(call) : run_op(call); };
+  const auto reads_in_place = [this](const model::Op& op) { return !run_ && op.kind != model::OpKind::kLinear; };
   const auto call_for = [&](const model::Op& op) {
     OpCall call{
         .rules = rules_, .workload = input.workload, .weights = weights_, .op = op, .num_threads = num_threads_};
     for (const std::string& id : op.inputs) {
-      call.inputs.push_back(values.get(id));
+      call.inputs.push_back(is_cache(id) && reads_in_place(op) ? model::TensorView{}
+                            : is_cache(id)                     ? cache.gather(op.layer, cache_sequences)
+                                                               : values.get(id));
+      if (is_cache(id) && reads_in_place(op)) {
+        call.cache = &cache;
+        call.cache_sequences = cache_sequences;
+      }
       if (const auto* parts = values.parts(id); parts != nullptr && op.num_parts == 1) {
         call.expert_outputs = *parts;
       }
@@ -79,16 +118,22 @@ void Transformer::step(const StepInput& input, CacheState& cache, model::Probe& 
 
   for (size_t i = 0; i < ops.size(); ++i) {
     const model::Op& op = ops[i];
-    if (op.optional && !probe.wants(op)) {
+    if ((op.optional && !probe.wants(op)) || (op.kind == model::OpKind::kHead && !input.with_logits)) {
       continue;
     }
     if (op.num_parts == 1) {
-      auto value = run_(call_for(op));
-      probe.see(op, value);
+      auto value = run(call_for(op));
       if (op.kind == model::OpKind::kCacheLatent) {
-        cache[op.id] = value;
+        if (run_) {
+          replace_rows(cache, op, input.workload, cache_sequences, value);
+          probe.see(op, value);
+        } else if (probe.wants(op)) {
+          probe.see(op, cache.gather(op.layer, cache_sequences));
+        }
+      } else {
+        probe.see(op, value);
+        values.set(op.id, std::move(value));
       }
-      values.set(op.id, std::move(value));
     } else {
       std::vector<model::TensorView> parts(static_cast<size_t>(op.num_parts));
       for (int64_t expert = 0; expert < op.num_parts; ++expert) {
@@ -103,7 +148,7 @@ void Transformer::step(const StepInput& input, CacheState& cache, model::Probe& 
         const bool visited =
             gathers ? !tokens_of_expert(call.inputs.back(), expert).empty() : !call.inputs[0].bytes.empty();
         if (visited) {
-          parts[static_cast<size_t>(expert)] = run_(call);
+          parts[static_cast<size_t>(expert)] = run(call);
           probe.see(part, parts[static_cast<size_t>(expert)]);
         }
       }
@@ -111,6 +156,23 @@ void Transformer::step(const StepInput& input, CacheState& cache, model::Probe& 
     }
     values.drop_inputs_of(op, i);
   }
+}
+
+model::TensorView Transformer::logits(const model::TensorView& state, std::optional<int64_t> mtp_layer) const {
+  const model::Workload workload{.sequences = {{.num_cached = 0, .num_new = state.num_rows()}},
+                                 .only_mtp_layer = mtp_layer};
+  for (const model::Op& op : model::op_list(weights_.config(), workload)) {
+    if (op.id == model::logits_id(mtp_layer)) {
+      const OpCall call{.rules = rules_,
+                        .workload = workload,
+                        .weights = weights_,
+                        .op = op,
+                        .inputs = {state},
+                        .num_threads = num_threads_};
+      return run_ ? run_(call) : run_op(call);
+    }
+  }
+  model::throw_check_error(__FILE__, __LINE__, "the op list has no logits");
 }
 
 std::vector<std::vector<int32_t>> shifted_tokens(const std::vector<std::vector<int32_t>>& fed,

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <functional>
-#include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,27 +15,34 @@
 
 namespace reference {
 
-// What outlives a step: "cache.L.latent" -> rows of all sequences. Empty before the first step.
-using CacheState = std::map<std::string, model::TensorView>;
-
 // One step's input.
 struct StepInput {
   model::Workload workload;
-  std::vector<int32_t> tokens;                   // [num tokens], sequences one after another
-  std::vector<std::vector<int32_t>> mtp_tokens;  // for each MTP layer k: [num tokens], token i + 1 + k of each row
+  std::vector<int32_t> tokens = {};  // [num tokens], sequences one after another; not read by an MTP layer alone
+  // For each MTP layer k that runs: [num tokens], token i + 1 + k of each row.
+  std::vector<std::vector<int32_t>> mtp_tokens = {};
+  model::TensorView mtp_state = {};           // with workload.only_mtp_layer: the state it reads [num tokens, hidden]
+  std::vector<int64_t> cache_sequences = {};  // number of each sequence in the cache; empty: 0, 1, 2, ...
+  bool with_logits = true;                    // false: ops of kind kHead are left out
 };
 
 class Transformer {
  public:
-  // How one op is computed. The default is run_op; a fault wraps it.
+  // How one op is computed, in place of run_op: a fault wraps it. It is given, and returns, the latent cache as a tensor.
   using RunOp = std::function<model::TensorView(const OpCall&)>;
 
   // `weights` must outlive this.
-  Transformer(const model::WeightSource& weights, Rules rules, int num_threads, RunOp run = run_op);
+  Transformer(const model::WeightSource& weights, Rules rules, int num_threads, RunOp run = {});
 
-  // Runs every op in order; `probe` sees each value. Values are dropped after their last reader. Updates `cache`.
+  // Runs every op in order; `probe` sees each value, the cache only if it wants that op. Values are dropped after their last
+  // reader. Appends to `cache`, in which each sequence must have num_cached rows in every layer of the list.
   // Throws InputError for token ids outside the vocabulary.
-  void step(const StepInput& input, CacheState& cache, model::Probe& probe) const;
+  void step(const StepInput& input, LatentCache& cache, model::Probe& probe) const;
+
+  // The logits of rows of a normed state [rows, hidden]: of the main model, or of MTP layer k. [rows, vocab]
+  [[nodiscard]] model::TensorView logits(const model::TensorView& state, std::optional<int64_t> mtp_layer = {}) const;
+
+  [[nodiscard]] const model::ModelConfig& config() const { return weights_.config(); }
 
  private:
   const model::WeightSource& weights_;

@@ -85,7 +85,7 @@ class CaseRunner {
       job_.on_case(step.name);
     }
     auto input = step_input(step);
-    auto cache = step.after.empty() ? reference::CacheState{} : caches_.at(step.after);
+    auto cache = step.after.empty() ? reference::LatentCache() : caches_.at(step.after);
     if (!job_.with_mtp) {
       step.mtp_ids.clear();
     } else if (step.mtp_ids.empty() && step.sequences.size() == 1 && draft_missing_) {
@@ -112,14 +112,14 @@ class CaseRunner {
 
  private:
   reference::Transformer::RunOp run_op_of(const RecordJob& job) {
-    reference::Transformer::RunOp run = job.run ? job.run : reference::Transformer::RunOp(reference::run_op);
+    reference::Transformer::RunOp run = job.run;
     if (!job.fault.empty()) {
       run = find_fault(job.fault).run;
     }
     if (!job.with_bounds) {
       return run;
     }
-    return [this, run](const reference::OpCall& call) {
+    return [this, run = run ? run : reference::Transformer::RunOp(reference::run_op)](const reference::OpCall& call) {
       if (call.op.kind != model::OpKind::kRouterGroups && call.op.kind != model::OpKind::kRouterExperts) {
         bounds_[call.op.id] = bound_of(call);
       }
@@ -179,7 +179,7 @@ class CaseRunner {
   // Greedy drafts for a case that names none: the main model's next token, then each MTP layer's.
   std::vector<int32_t> drafted(const golden::Case& step,
                                reference::StepInput input,
-                               const reference::CacheState& cache) const {
+                               const reference::LatentCache& cache) const {
     std::vector<int32_t> ids;
     for (int64_t k = 0; k < weights_.config().num_nextn_predict_layers; ++k) {
       input.workload.num_mtp_layers = k;
@@ -198,7 +198,7 @@ class CaseRunner {
   reference::Transformer transformer_;
   bool
       draft_missing_;  // cases that name drafts decide where MTP runs; if none does, it runs everywhere on greedy drafts
-  std::map<std::string, reference::CacheState> caches_;
+  std::map<std::string, reference::LatentCache> caches_;
   std::map<std::string, model::Workload> lengths_;
   std::map<std::string, model::TensorView> bounds_;  // of the running step, by op id
 };

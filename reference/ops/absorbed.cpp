@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include "reference/matmul.hpp"
+#include "reference/ops/latent_rows.hpp"
 #include "reference/tokens.hpp"
 #include "reference/value_weights.hpp"
 #include "reference/values.hpp"
@@ -71,13 +72,13 @@ model::TensorView output_latent(const OpCall& call) {
   }
   return with_arithmetic(call.rules.exact(), [&]<typename T>() {
     auto probs = load<T>(call.inputs[0]);
-    const auto cache = load<T>(call.inputs[1]);
+    const auto cache = latent_rows<T>(call);
     if constexpr (std::is_same_v<T, float>) {
       round_weights(call.rules.probs, places, heads, max_keys, probs);
     }
     std::vector<T> y(places.size() * static_cast<size_t>(heads * c.kv_lora_rank));
     parallel_for(c.kv_lora_rank, call.num_threads, [&](int64_t j) {
-      std::vector<T> column(static_cast<size_t>(call.inputs[1].num_rows()));
+      std::vector<T> column(cache.size() / static_cast<size_t>(c.latent_dim()));
       copy_column(cache, c.latent_dim(), 0, j, column);
       for (size_t t = 0; t < places.size(); ++t) {
         const auto visible = static_cast<size_t>(places[t].num_visible());

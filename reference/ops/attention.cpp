@@ -6,6 +6,7 @@
 #include "reference/matmul.hpp"
 #include "reference/numerics/functions.hpp"
 #include "reference/ops/absorbed.hpp"
+#include "reference/ops/latent_rows.hpp"
 #include "reference/rope.hpp"
 #include "reference/tokens.hpp"
 #include "reference/value_weights.hpp"
@@ -51,7 +52,7 @@ class Scores {
     absorbed_ = call.inputs.size() == 3;
     query_ = load<T>(call.inputs[0]);
     query_rope_ = load<T>(call.inputs[1]);
-    cache_ = load<T>(call.inputs.back());
+    cache_ = latent_rows<T>(call);
     if (!absorbed_) {
       kv_b_ = load<T>(call.inputs[2]);
     }

@@ -1,5 +1,7 @@
 #include "reference/ops/cache_latent.hpp"
 
+#include <algorithm>
+
 #include "reference/quantize.hpp"
 #include "reference/values.hpp"
 
@@ -21,6 +23,27 @@ model::TensorView cached_form(const OpCall& call) {
   return store<float>(latent.shape, std::move(values), model::DType::kBF16);
 }
 
+// The new rows behind those that each sequence has in the cache.
+void append_in_place(const OpCall& call, const model::TensorView& latent) {
+  const model::TensorView& k_rope = call.inputs[1];
+  const auto latent_bytes = static_cast<size_t>(latent.row_len() * model::dtype_bytes(latent.dtype));
+  const auto rope_bytes = static_cast<size_t>(k_rope.row_len() * model::dtype_bytes(k_rope.dtype));
+  CHECK_EQ(call.cache_sequences.size(), call.workload.sequences.size());
+  size_t token = 0;
+  for (size_t s = 0; s < call.cache_sequences.size(); ++s) {
+    const auto& [num_cached, num_new] = call.workload.sequences[s];
+    CHECK_EQ(call.cache->num_rows(call.op.layer, call.cache_sequences[s]), num_cached);
+    for (int64_t i = 0; i < num_new; ++i, ++token) {
+      const auto row =
+          call.cache->append(call.op.layer, call.cache_sequences[s], latent.dtype, latent.row_len() + k_rope.row_len());
+      std::ranges::copy(latent.bytes.subspan(token * latent_bytes, latent_bytes), row.begin());
+      std::ranges::copy(k_rope.bytes.subspan(token * rope_bytes, rope_bytes),
+                        row.begin() + latent.row_len() * model::dtype_bytes(latent.dtype));
+    }
+  }
+  CHECK_EQ(token, static_cast<size_t>(latent.num_rows()));
+}
+
 }  // namespace
 
 model::TensorView cache_latent(const OpCall& call) {
@@ -28,6 +51,10 @@ model::TensorView cache_latent(const OpCall& call) {
   const model::TensorView& k_rope = call.inputs[1];
   const model::TensorView& before = call.inputs[2];
   CHECK(latent.dtype == k_rope.dtype);
+  if (call.cache != nullptr) {
+    append_in_place(call, latent);
+    return {};
+  }
   CHECK(before.bytes.empty() || before.dtype == latent.dtype);
   const auto element_bytes = model::dtype_bytes(latent.dtype);
   const auto latent_bytes = static_cast<size_t>(latent.row_len() * element_bytes);

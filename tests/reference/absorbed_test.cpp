@@ -90,7 +90,7 @@ TEST(AbsorbedForm, ExactMode_AgreesWithTheExpandedForm) {
   const auto weights = random_weights(small_config(), 3);
   std::map<model::AttentionForm, Values> runs;
   for (const auto form : {model::AttentionForm::kExpanded, model::AttentionForm::kAbsorbed}) {
-    CacheState cache;
+    LatentCache cache;
     const Transformer transformer(weights, exact_rules(), 1);
     for (const StepInput& step : two_steps(form, weights.config().vocab_size)) {
       transformer.step(step, cache, runs[form]);

@@ -49,7 +49,7 @@ void for_each_op(const HandMadeWeights& weights, const Rules& rules, AttentionFo
     }
     return value;
   };
-  CacheState cache;
+  LatentCache cache;
   BlindProbe probe;
   const Transformer transformer(weights, rules, 1, run);
   for (const StepInput& step : two_steps(form, weights.config().vocab_size)) {

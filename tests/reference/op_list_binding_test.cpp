@@ -138,19 +138,18 @@ StepInput step_input(const std::vector<model::SequenceStep>& sequences,
 }
 
 // A cache of zeros with as many rows as the sequences have cached.
-CacheState cache_for(const Rules& rules, const StepInput& input) {
-  int64_t rows = 0;
-  for (const auto& sequence : input.workload.sequences) {
-    rows += sequence.num_cached;
-  }
-  CacheState cache;
+LatentCache cache_for(const Rules& rules, const StepInput& input) {
+  LatentCache cache;
   const auto& config = mini().config();
-  for (int64_t layer = 0; rows > 0 && layer < config.num_hidden_layers + input.workload.num_mtp_layers; ++layer) {
-    const model::Shape shape{rows, config.latent_dim()};
-    const auto size = static_cast<size_t>(model::num_elements(shape));
-    cache["cache." + std::to_string(layer) + ".latent"] =
-        rules.exact() ? model::make_tensor(model::DType::kF64, shape, std::vector<double>(size))
-                      : model::make_tensor(model::DType::kBF16, shape, std::vector<uint16_t>(size));
+  for (int64_t layer = 0; layer < config.num_hidden_layers + input.workload.num_mtp_layers; ++layer) {
+    for (size_t s = 0; s < input.workload.sequences.size(); ++s) {
+      const model::Shape shape{input.workload.sequences[s].num_cached, config.latent_dim()};
+      const auto size = static_cast<size_t>(model::num_elements(shape));
+      cache.assign(layer,
+                   static_cast<int64_t>(s),
+                   rules.exact() ? model::make_tensor(model::DType::kF64, shape, std::vector<double>(size))
+                                 : model::make_tensor(model::DType::kBF16, shape, std::vector<uint16_t>(size)));
+    }
   }
   return cache;
 }

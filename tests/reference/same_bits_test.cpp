@@ -36,10 +36,12 @@ struct Sequence {
 PieceCollector run(const Rules& rules,
                    AttentionForm form,
                    const std::vector<Sequence>& sequences,
-                   int num_threads = 1) {
+                   int num_threads = 1,
+                   int64_t page_rows = LatentCache::kDefaultPageRows,
+                   const Transformer::RunOp& run_in_place_of_ours = {}) {
   PieceCollector collector;
-  CacheState cache;
-  const Transformer transformer(mini(), rules, num_threads);
+  LatentCache cache(page_rows);
+  const Transformer transformer(mini(), rules, num_threads, run_in_place_of_ours);
   std::vector<int64_t> fed(sequences.size(), 0);
   for (size_t step = 0; step < sequences[0].steps.size(); ++step) {
     StepInput input;
@@ -118,6 +120,20 @@ TEST_P(SameBits, DecodeWithACacheOrPrefillOfTheSameTokens) {
   EXPECT_THAT(differing_pieces(prefill.pieces(), run(rules(), form(), {decode}).pieces()), IsEmpty());
   decode.steps.assign(9, 1);
   EXPECT_THAT(differing_pieces(prefill.pieces(), run(rules(), form(), {decode}).pieces()), IsEmpty());
+}
+
+// Contiguous rows, pages of several sizes (those of the two sequences alternate), and the cache as a tensor.
+TEST_P(SameBits, CacheContiguousPagedOrATensor) {
+  const std::vector<Sequence> sequences{{"a", {kTokens.begin(), kTokens.begin() + 9}, {4, 2, 1, 1}},
+                                        {"b", {kTokens.begin() + 12, kTokens.begin() + 19}, {1, 3, 1, 1}}};
+  const auto contiguous = run(rules(), form(), sequences, 1, 512);
+  for (const int64_t page_rows : {1, 3, 64}) {
+    EXPECT_THAT(differing_pieces(contiguous.pieces(), run(rules(), form(), sequences, 1, page_rows).pieces()),
+                IsEmpty())
+        << page_rows;
+  }
+  EXPECT_THAT(differing_pieces(contiguous.pieces(), run(rules(), form(), sequences, 1, 64, run_op).pieces()),
+              IsEmpty());
 }
 
 INSTANTIATE_TEST_SUITE_P(

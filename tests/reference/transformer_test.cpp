@@ -47,7 +47,7 @@ class Watcher : public model::Probe {
 // The ops of the list, in its order; grouped ones as the parts that some token chose.
 TEST(Transformer, Probe_SeesTheListInOrder) {
   Watcher watcher(true);
-  CacheState cache;
+  LatentCache cache;
   const auto input = first_step();
   Transformer(weights(), kV32, 1).step(input, cache, watcher);
   size_t next = 0;
@@ -69,14 +69,14 @@ TEST(Transformer, Probe_SeesTheListInOrder) {
 
 TEST(Transformer, OptionalOps_RunOnlyIfWanted) {
   Watcher watcher(false);
-  CacheState cache;
+  LatentCache cache;
   Transformer(weights(), kV32, 1).step(first_step(), cache, watcher);
   EXPECT_THAT(watcher.ids, ::testing::Not(::testing::Contains(::testing::EndsWith(".lse"))));
 }
 
 TEST(Transformer, Experts_HaveTheRowsOfTheirTokensAndElseAreAbsent) {
   Watcher watcher(false);
-  CacheState cache;
+  LatentCache cache;
   auto input = first_step();
   input.workload.num_mtp_layers = 0;
   input.mtp_tokens.clear();
@@ -89,27 +89,89 @@ TEST(Transformer, Experts_HaveTheRowsOfTheirTokensAndElseAreAbsent) {
 }
 
 TEST(Transformer, Cache_GrowsByTheFedTokens) {
-  CacheState cache;
+  LatentCache cache;
   BlindProbe probe;
   const auto steps = two_steps(model::AttentionForm::kAbsorbed, weights().config().vocab_size);
   const Transformer transformer(weights(), kV32, 1);
   transformer.step(steps[0], cache, probe);
-  EXPECT_EQ(cache.size(), 3u);  // two layers and the MTP layer
-  EXPECT_EQ(cache.at("cache.2.latent").shape, (model::Shape{5, 72}));
+  EXPECT_EQ(cache.row_len(), 72);
+  for (const int64_t layer : {0, 1, 2}) {  // two layers and the MTP layer
+    EXPECT_EQ(cache.num_rows(layer, 0), 5);
+  }
   transformer.step(steps[1], cache, probe);
-  EXPECT_EQ(cache.at("cache.0.latent").shape, (model::Shape{10, 72}));
+  EXPECT_EQ(cache.num_rows(0, 0), 7);
+  EXPECT_EQ(cache.num_rows(0, 1), 3);
+}
+
+// A draft of the MTP layer alone, fed with the state of the main model, gives what the whole step gives.
+TEST(Transformer, MtpLayerAlone_IsThatOfTheWholeStep) {
+  class Kept : public BlindProbe {
+   public:
+    void see(const model::Op& op, const model::TensorView& value) override { values[op.id] = value; }
+    std::map<std::string, model::TensorView> values;
+  };
+  for (const auto form : {model::AttentionForm::kExpanded, model::AttentionForm::kAbsorbed}) {
+    const Transformer transformer(weights(), kV32, 1);
+    Kept whole;
+    LatentCache cache;
+    LatentCache drafts;
+    for (StepInput input : two_steps(form, weights().config().vocab_size)) {
+      transformer.step(input, cache, whole);
+      input.mtp_state = whole.values.at("final_norm");
+      input.workload.only_mtp_layer = 0;
+      Kept alone;
+      transformer.step(input, drafts, alone);
+      EXPECT_FALSE(alone.values.contains("logits"));
+      for (const auto& [id, value] : alone.values) {
+        EXPECT_EQ(numbers(value), numbers(whole.values.at(id))) << id;
+      }
+      EXPECT_EQ(numbers(transformer.logits(whole.values.at("mtp.0.norm"), 0)),
+                numbers(whole.values.at("mtp.0.logits")));
+      EXPECT_EQ(numbers(transformer.logits(whole.values.at("final_norm"))), numbers(whole.values.at("logits")));
+    }
+    EXPECT_EQ(drafts.num_rows(0, 0), 0);
+    EXPECT_EQ(drafts.num_rows(2, 0), 7);
+  }
+}
+
+TEST(Transformer, WithoutLogits_NoHeadIsRun) {
+  Watcher watcher(false);
+  LatentCache cache;
+  auto input = first_step();
+  input.with_logits = false;
+  Transformer(weights(), kV32, 1).step(input, cache, watcher);
+  EXPECT_FALSE(watcher.shapes.contains("logits"));
+  EXPECT_FALSE(watcher.shapes.contains("mtp.0.logits"));
+  EXPECT_TRUE(watcher.shapes.contains("mtp.0.norm"));
+}
+
+// The numbers in the cache are the caller's: the second sequence of a step is read from where it was written.
+TEST(Transformer, SequencesOfAStep_MayLieAnywhereInTheCache) {
+  LatentCache cache;
+  BlindProbe probe;
+  const Transformer transformer(weights(), kV32, 1);
+  auto steps = two_steps(model::AttentionForm::kAbsorbed, weights().config().vocab_size);
+  steps[0].cache_sequences = {4};
+  steps[1].cache_sequences = {4, 1};
+  for (const auto& step : steps) {
+    transformer.step(step, cache, probe);
+  }
+  EXPECT_EQ(cache.num_rows(0, 4), 7);
+  EXPECT_EQ(cache.num_rows(0, 1), 3);
+  EXPECT_EQ(cache.num_rows(0, 0), 0);
+  EXPECT_THROW(transformer.step(steps[1], cache, probe), model::CheckError);  // it has 7 cached rows, not 5
 }
 
 TEST(Transformer, RunOp_MayReplaceAnOp) {
   Watcher watcher(false);
-  CacheState cache;
+  LatentCache cache;
   const auto fault = [](const OpCall& call) { return call.op.id == "logits" ? f32({1, 1}, {7}) : run_op(call); };
   Transformer(weights(), kV32, 1, fault).step(first_step(), cache, watcher);
   EXPECT_EQ(watcher.shapes["logits"], (model::Shape{1, 1}));
 }
 
 TEST(Transformer, TokenOutsideTheVocabulary_IsAnInputError) {
-  CacheState cache;
+  LatentCache cache;
   BlindProbe probe;
   auto input = first_step();
   input.tokens[2] = 40;
@@ -120,7 +182,7 @@ TEST(Transformer, TokenOutsideTheVocabulary_IsAnInputError) {
 }
 
 TEST(Transformer, TokensAndWorkloadDiffer_Throws) {
-  CacheState cache;
+  LatentCache cache;
   BlindProbe probe;
   auto input = first_step();
   input.tokens.pop_back();

@@ -1,14 +1,15 @@
-// Philox4x32-10: a counter-based random generator, so that any element of any tensor can be drawn alone, in any order.
+// Random bits for tensors: counter-based, so that any element of any tensor can be drawn alone, in any order.
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <string_view>
 
+#include "model/philox.hpp"
+
 namespace tools::synthetic {
 
-// Source: Salmon, Moraes, Dror, Shaw, "Parallel Random Numbers: As Easy as 1, 2, 3", SC11; 10 rounds.
-[[nodiscard]] std::array<uint32_t, 4> philox4x32(std::array<uint32_t, 4> counter, std::array<uint32_t, 2> key);
+using model::philox4x32;
 
 // The draws of one tensor: element index -> 16 bits, a pure function of (seed, name, index).
 // Key = seed, counter = (index / 8, XXH3-64 of the name); each block serves eight neighbouring elements, so it is kept.

@@ -1,0 +1,28 @@
+// The rows of the latent cache that the sequences of a call have, as numbers: from the cache's pages or from a tensor.
+#pragma once
+
+#include "reference/op_call.hpp"
+#include "reference/values.hpp"
+
+namespace reference {
+
+// All rows, sequences one after another: [keys, kv_lora + rope]. The cache is the last input of the op, or call.cache.
+template <typename T>
+std::vector<T> latent_rows(const OpCall& call) {
+  if (call.cache == nullptr) {
+    return load<T>(call.inputs.back());
+  }
+  std::vector<T> rows;
+  rows.reserve(static_cast<size_t>(call.workload.num_keys() * call.config().latent_dim()));
+  for (const int64_t sequence : call.cache_sequences) {
+    for (const auto run : call.cache->runs(call.op.layer, sequence)) {
+      const model::DType dtype = call.cache->dtype();
+      const auto numbers =
+          load<T>({dtype, {static_cast<int64_t>(run.size()) / model::dtype_bytes(dtype)}, run, nullptr});
+      rows.insert(rows.end(), numbers.begin(), numbers.end());
+    }
+  }
+  return rows;
+}
+
+}  // namespace reference
