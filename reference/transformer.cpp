@@ -1,5 +1,7 @@
 #include "reference/transformer.hpp"
 
+#include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "reference/tokens.hpp"
@@ -76,7 +78,13 @@ void replace_rows(LatentCache& cache,
 }  // namespace
 
 Transformer::Transformer(const model::WeightSource& weights, Rules rules, int num_threads, RunOp run)
-    : weights_(weights), rules_(rules), num_threads_(num_threads), run_(std::move(run)) {}
+    : weights_(weights), rules_(rules), num_threads_(num_threads), run_(std::move(run)) {
+  const model::Workload one_token{.sequences = {{.num_cached = 0, .num_new = 1}},
+                                  .num_mtp_layers = config().num_nextn_predict_layers};
+  std::ranges::copy_if(model::op_list(config(), one_token), std::back_inserter(heads_), [](const model::Op& op) {
+    return op.kind == model::OpKind::kHead;
+  });
+}
 
 void Transformer::step(const StepInput& input, LatentCache& cache, model::Probe& probe) const {
   const auto ops = model::op_list(weights_.config(), input.workload);
@@ -161,18 +169,15 @@ void Transformer::step(const StepInput& input, LatentCache& cache, model::Probe&
 model::TensorView Transformer::logits(const model::TensorView& state, std::optional<int64_t> mtp_layer) const {
   const model::Workload workload{.sequences = {{.num_cached = 0, .num_new = state.num_rows()}},
                                  .only_mtp_layer = mtp_layer};
-  for (const model::Op& op : model::op_list(weights_.config(), workload)) {
-    if (op.id == model::logits_id(mtp_layer)) {
-      const OpCall call{.rules = rules_,
-                        .workload = workload,
-                        .weights = weights_,
-                        .op = op,
-                        .inputs = {state},
-                        .num_threads = num_threads_};
-      return run_ ? run_(call) : run_op(call);
-    }
-  }
-  model::throw_check_error(__FILE__, __LINE__, "the op list has no logits");
+  model::Op op = heads_.at(mtp_layer ? static_cast<size_t>(*mtp_layer) + 1 : 0);
+  op.shape[0] = state.num_rows();
+  const OpCall call{.rules = rules_,
+                    .workload = workload,
+                    .weights = weights_,
+                    .op = op,
+                    .inputs = {state},
+                    .num_threads = num_threads_};
+  return run_ ? run_(call) : run_op(call);
 }
 
 std::vector<std::vector<int32_t>> shifted_tokens(const std::vector<std::vector<int32_t>>& fed,

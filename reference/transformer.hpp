@@ -49,6 +49,7 @@ class Transformer {
   Rules rules_;
   int num_threads_;
   RunOp run_;
+  std::vector<model::Op> heads_;  // the logits of the main model, then of each MTP layer, as of one token
 };
 
 // The same by-hand loop over MTP inputs that every caller needs: row i of sequence s reads token i + 1 + k, where `following`

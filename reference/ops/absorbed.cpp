@@ -1,10 +1,10 @@
 #include "reference/ops/absorbed.hpp"
 
-#include <algorithm>
 #include <type_traits>
 
 #include "reference/matmul.hpp"
 #include "reference/ops/latent_rows.hpp"
+#include "reference/ops/weighted_rows.hpp"
 #include "reference/tokens.hpp"
 #include "reference/value_weights.hpp"
 #include "reference/values.hpp"
@@ -25,14 +25,6 @@ std::vector<T> kv_b_rows(const OpCall& call, const WeightMatrix& kv_b, int64_t f
   return rows;
 }
 
-// Column `column` of a row-major matrix with `row_len` columns, rows [first, first + out.size()).
-template <typename T>
-void copy_column(const std::vector<T>& matrix, int64_t row_len, int64_t first, int64_t column, std::vector<T>& out) {
-  for (size_t i = 0; i < out.size(); ++i) {
-    out[i] = matrix[static_cast<size_t>((first + static_cast<int64_t>(i)) * row_len + column)];
-  }
-}
-
 }  // namespace
 
 model::TensorView query_latent(const OpCall& call) {
@@ -49,13 +41,14 @@ model::TensorView query_latent(const OpCall& call) {
     std::vector<T> y(static_cast<size_t>(tokens * heads * c.kv_lora_rank));
     parallel_for(heads, call.num_threads, [&](int64_t head) {
       const auto w_uk = kv_b_rows<T>(call, kv_b, head * head_rows, c.qk_nope_head_dim);
-      std::vector<T> column(static_cast<size_t>(c.qk_nope_head_dim));
-      for (int64_t j = 0; j < c.kv_lora_rank; ++j) {
-        copy_column(w_uk, c.kv_lora_rank, 0, j, column);
-        for (int64_t t = 0; t < tokens; ++t) {
-          const std::span<const T> q_nope(q.data() + (t * heads + head) * c.qk_head_dim(), column.size());
-          y[static_cast<size_t>((t * heads + head) * c.kv_lora_rank + j)] = dot_in_order<T>(q_nope, column);
-        }
+      for (int64_t t = 0; t < tokens; ++t) {
+        const int64_t row = t * heads + head;
+        const std::span<const T> q_nope(q.data() + row * c.qk_head_dim(), static_cast<size_t>(c.qk_nope_head_dim));
+        weighted_rows<T>(
+            q_nope,
+            w_uk.data(),
+            c.kv_lora_rank,
+            std::span(y).subspan(static_cast<size_t>(row * c.kv_lora_rank), static_cast<size_t>(c.kv_lora_rank)));
       }
     });
     return store<T>({tokens, heads, c.kv_lora_rank}, std::move(y), model::DType::kBF16);
@@ -77,18 +70,14 @@ model::TensorView output_latent(const OpCall& call) {
       round_weights(call.rules.probs, places, heads, max_keys, probs);
     }
     std::vector<T> y(places.size() * static_cast<size_t>(heads * c.kv_lora_rank));
-    parallel_for(c.kv_lora_rank, call.num_threads, [&](int64_t j) {
-      std::vector<T> column(cache.size() / static_cast<size_t>(c.latent_dim()));
-      copy_column(cache, c.latent_dim(), 0, j, column);
-      for (size_t t = 0; t < places.size(); ++t) {
-        const auto visible = static_cast<size_t>(places[t].num_visible());
-        const std::span<const T> latent(column.data() + places[t].first_key_row, visible);
-        for (int64_t head = 0; head < heads; ++head) {
-          const int64_t row = static_cast<int64_t>(t) * heads + head;
-          const std::span<const T> p(probs.data() + row * max_keys, visible);
-          y[static_cast<size_t>(row * c.kv_lora_rank + j)] = dot_in_order<T>(p, latent);
-        }
-      }
+    parallel_for(static_cast<int64_t>(places.size()) * heads, call.num_threads, [&](int64_t row) {
+      const TokenPlace& place = places[static_cast<size_t>(row / heads)];
+      const std::span<const T> p(probs.data() + row * max_keys, static_cast<size_t>(place.num_visible()));
+      weighted_rows<T>(
+          p,
+          cache.data() + place.first_key_row * c.latent_dim(),
+          c.latent_dim(),
+          std::span(y).subspan(static_cast<size_t>(row * c.kv_lora_rank), static_cast<size_t>(c.kv_lora_rank)));
     });
     return store<T>({static_cast<int64_t>(places.size()), heads, c.kv_lora_rank}, std::move(y), model::DType::kBF16);
   });

@@ -7,6 +7,7 @@
 #include "reference/numerics/functions.hpp"
 #include "reference/ops/absorbed.hpp"
 #include "reference/ops/latent_rows.hpp"
+#include "reference/ops/weighted_rows.hpp"
 #include "reference/rope.hpp"
 #include "reference/tokens.hpp"
 #include "reference/value_weights.hpp"
@@ -143,28 +144,21 @@ std::vector<T> expanded_context(const OpCall& call) {
   const auto kv_b = load<T>(call.inputs[1]);
   const auto places = token_places(call.workload);
   const int64_t heads = c.num_attention_heads;
-  const int64_t num_keys = call.inputs[1].num_rows();
   const int64_t max_keys = call.inputs[0].shape.back();
   if constexpr (std::is_same_v<T, float>) {
     round_weights(call.rules.probs, places, heads, max_keys, probs);
   }
   const int64_t kv_row = call.inputs[1].row_len();
   std::vector<T> context(places.size() * static_cast<size_t>(heads * c.v_head_dim));
-  parallel_for(heads, call.num_threads, [&](int64_t head) {
-    std::vector<T> column(static_cast<size_t>(num_keys));
-    for (int64_t v = 0; v < c.v_head_dim; ++v) {
-      for (int64_t key = 0; key < num_keys; ++key) {
-        column[static_cast<size_t>(key)] = kv_b[static_cast<size_t>(
-            key * kv_row + head * (c.qk_nope_head_dim + c.v_head_dim) + c.qk_nope_head_dim + v)];
-      }
-      for (size_t t = 0; t < places.size(); ++t) {
-        const auto visible = static_cast<size_t>(places[t].num_visible());
-        const std::span<const T> p(probs.data() + (static_cast<int64_t>(t) * heads + head) * max_keys, visible);
-        const std::span<const T> values(column.data() + places[t].first_key_row, visible);
-        context[t * static_cast<size_t>(heads * c.v_head_dim) + static_cast<size_t>(head * c.v_head_dim + v)] =
-            dot_in_order<T>(p, values);
-      }
-    }
+  parallel_for(static_cast<int64_t>(places.size()) * heads, call.num_threads, [&](int64_t row) {
+    const TokenPlace& place = places[static_cast<size_t>(row / heads)];
+    const std::span<const T> p(probs.data() + row * max_keys, static_cast<size_t>(place.num_visible()));
+    const int64_t first_value = row % heads * (c.qk_nope_head_dim + c.v_head_dim) + c.qk_nope_head_dim;
+    weighted_rows<T>(
+        p,
+        kv_b.data() + place.first_key_row * kv_row + first_value,
+        kv_row,
+        std::span(context).subspan(static_cast<size_t>(row * c.v_head_dim), static_cast<size_t>(c.v_head_dim)));
   });
   return context;
 }
