@@ -11,6 +11,7 @@
 #include "tools/export.hpp"
 #include "tools/faults.hpp"
 #include "tools/op_pack.hpp"
+#include "tools/prompt_text.hpp"
 #include "tools/record.hpp"
 #include "tools/synthetic/argument.hpp"
 #include "version.hpp"
@@ -22,6 +23,7 @@ using nlohmann::ordered_json;
 
 struct RecordFlags {
   std::string checkpoint;
+  std::string prompt;
   std::string prompt_ids;
   std::string cases_file;
   std::vector<std::string> case_names;
@@ -112,7 +114,13 @@ RecordJob job_of(const RecordFlags& flags, const model::ModelConfig& config) {
                 .ops = split_list(flags.ops),
                 .fault = flags.fault,
                 .num_threads = flags.num_threads};
-  if (!flags.prompt_ids.empty()) {
+  if (!flags.prompt.empty()) {
+    const auto tokenizer = tokenizer_of(flags.checkpoint);
+    if (!tokenizer) {
+      model::throw_input_error("--prompt: {} has no tokenizer.json; give --prompt-ids", flags.checkpoint);
+    }
+    job.cases = {golden::prompt_case(prompt_ids(*tokenizer, flags.prompt, "--prompt"))};
+  } else if (!flags.prompt_ids.empty()) {
     std::vector<int32_t> ids;
     for (const std::string& id : split_list(flags.prompt_ids)) {
       ids.push_back(static_cast<int32_t>(parse_number("--prompt-ids", id, config.vocab_size)));
@@ -136,8 +144,8 @@ RecordJob job_of(const RecordFlags& flags, const model::ModelConfig& config) {
 }
 
 int run_record(const RecordFlags& flags) {
-  if (flags.prompt_ids.empty() == flags.cases_file.empty()) {
-    model::throw_input_error("record: give either --prompt-ids or --cases");
+  if (!flags.prompt.empty() + !flags.prompt_ids.empty() + !flags.cases_file.empty() != 1) {
+    model::throw_input_error("record: give one of --prompt, --prompt-ids and --cases");
   }
   const auto checkpoint = open_checkpoint(flags.checkpoint);
   auto job = job_of(flags, checkpoint.weights->config());
@@ -301,6 +309,7 @@ void add_record(CLI::App& app, RecordFlags& flags) {
   app.add_option(
          "--checkpoint", flags.checkpoint, "directory (config.json and safetensors), or synthetic:NAME[?seed=N]")
       ->required();
+  app.add_option("--prompt", flags.prompt, "text: one case, p<number of tokens>");
   app.add_option("--prompt-ids", flags.prompt_ids, "token ids, comma separated: one case, p<number of ids>");
   app.add_option("--cases", flags.cases_file, "JSON file of cases (prompts, batch2, decode, mtp)");
   app.add_option("--case", flags.case_names, "store only these cases of the file (repeat, or separate by commas)");

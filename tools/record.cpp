@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <map>
 #include <mutex>
-#include <set>
 
 #include "golden/recorder.hpp"
 #include "reference/estimate_call.hpp"
@@ -12,12 +11,6 @@
 
 namespace tools {
 namespace {
-
-void require_one_of(const std::string& flag, const std::string& value, const std::set<std::string>& allowed) {
-  if (!allowed.contains(value)) {
-    model::throw_input_error("{} {}: expected one of {}", flag, value, fmt::join(allowed, ", "));
-  }
-}
 
 // Width of stored bounds: an element of a legal result lies outside with probability 2 exp(-40.5) = 5e-18.
 constexpr double kBoundSigmas = 9;
@@ -187,7 +180,7 @@ class CaseRunner {
       LogitsProbe probe(nullptr);
       auto scratch = cache;
       transformer_.step(input, scratch, probe);
-      ids.push_back(probe.argmax(k == 0 ? "logits" : fmt::format("mtp.{}.logits", k - 1)));
+      ids.push_back(probe.argmax(model::logits_id(k == 0 ? std::nullopt : std::optional(k - 1))));
     }
     return ids;
   }
@@ -204,54 +197,6 @@ class CaseRunner {
 };
 
 }  // namespace
-
-ModeFlags resolved(ModeFlags flags, const model::ModelConfig& config) {
-  require_one_of("--mode", flags.mode, {"exact", "published"});
-  const bool exact = flags.mode == "exact";
-  if (exact) {
-    flags.profile = "";
-    if (!flags.gemm.empty() || !flags.scale.empty()) {
-      model::throw_input_error("--mode exact quantises nothing: --gemm and --scale do not apply");
-    }
-  } else {
-    require_one_of("--profile", flags.profile, {"v32", "v3-demo", "hf"});
-    if (flags.profile == "hf") {
-      if (flags.gemm == "fp8") {
-        model::throw_input_error("--gemm fp8: profile hf computes in BF16 (transformers dequantises FP8 weights)");
-      }
-      flags.gemm = "bf16";
-    }
-    if (flags.gemm.empty()) {
-      flags.gemm = config.quantization ? "fp8" : "bf16";
-    }
-    if (flags.scale.empty()) {
-      flags.scale =
-          config.quantization && config.quantization->scale_fmt == model::ScaleFormat::kUe8m0 ? "ue8m0" : "fp32";
-    }
-    require_one_of("--gemm", flags.gemm, {"fp8", "bf16"});
-    require_one_of("--scale", flags.scale, {"fp32", "ue8m0"});
-    if (flags.gemm == "fp8" && !config.quantization) {
-      model::throw_input_error("--gemm fp8: the checkpoint's weights are BF16");
-    }
-  }
-  if (flags.attention.empty()) {
-    flags.attention = exact || flags.profile == "hf" ? "naive" : flags.profile == "v3-demo" ? "absorbed" : "by-length";
-  }
-  require_one_of("--attention", flags.attention, {"naive", "absorbed", "by-length"});
-  return flags;
-}
-
-reference::Rules rules_of(const ModeFlags& flags) {
-  if (flags.mode == "exact") {
-    return reference::exact_rules();
-  }
-  if (flags.profile == "hf") {
-    return reference::hf_rules();
-  }
-  const auto gemm = flags.gemm == "fp8" ? reference::Gemm::kFp8 : reference::Gemm::kBf16;
-  const auto scale = flags.scale == "ue8m0" ? model::ScaleFormat::kUe8m0 : model::ScaleFormat::kFp32;
-  return flags.profile == "v3-demo" ? reference::v3_demo_rules(gemm, scale) : reference::v32_rules(gemm, scale);
-}
 
 golden::GoldenFile record(const model::WeightSource& weights, const RecordJob& job) {
   golden::GoldenFile golden;

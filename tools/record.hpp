@@ -10,23 +10,9 @@
 #include "model/weight_source.hpp"
 #include "reference/rules.hpp"
 #include "reference/transformer.hpp"
+#include "tools/mode_flags.hpp"
 
 namespace tools {
-
-// A numerics mode as the flags and the golden manifest spell it.
-struct ModeFlags {
-  std::string mode = "published";  // exact, published
-  std::string profile = "v32";     // v32, v3-demo, hf
-  std::string gemm = {};           // fp8, bf16; empty: what the checkpoint is
-  std::string scale = {};          // fp32, ue8m0; empty: the checkpoint's scale_fmt, else fp32
-  std::string attention =
-      {};  // naive, absorbed, by-length; empty: naive for exact and hf, absorbed for v3-demo, by-length for v32
-};
-
-// Fills in the defaults that the checkpoint decides. Throws InputError for a value that is not listed above.
-ModeFlags resolved(ModeFlags flags, const model::ModelConfig& config);
-// The rules that resolved flags (or the flags of a manifest) stand for.
-reference::Rules rules_of(const ModeFlags& flags);
 
 struct RecordJob {
   ModeFlags mode;                     // resolved

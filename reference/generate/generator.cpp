@@ -117,13 +117,17 @@ model::TensorView Generator::main_step(StepInput input, std::vector<RowOrigin> o
   return watch.state();
 }
 
-int32_t Generator::add_token(Sequence& sequence, std::span<const double> logits, const OnToken& on_token) {
+int32_t Generator::add_token(Sequence& sequence,
+                             std::span<const double> logits,
+                             std::optional<int32_t> draft,
+                             const OnToken& on_token) {
   const Request& request = *sequence.request;
   GeneratedToken token{
       .id = sample(request.sampling,
                    sequence.tokens_so_far(sequence.tokens),
                    logits,
                    {.request = request.draw_request, .position = static_cast<int64_t>(sequence.tokens.size())})};
+  token.draft = draft;
   if (options_.num_logprobs > 0) {
     token.logprob = logprob(logits, token.id);
     token.top = top_logprobs(logits, options_.num_logprobs);
@@ -189,7 +193,7 @@ void Generator::prefill(std::vector<Sequence>& sequences, const OnToken& on_toke
     }
     const auto logits = transformer_.logits(join_rows(last_states));
     for (size_t i = 0; i < ready.size(); ++i) {
-      add_token(*ready[i], logits_row(logits, static_cast<int64_t>(i)), on_token);
+      add_token(*ready[i], logits_row(logits, static_cast<int64_t>(i)), {}, on_token);
     }
     draft(ready, options_.prefill_form, probe);
   }
@@ -257,8 +261,8 @@ void Generator::decode(std::vector<Sequence*>& active, const OnToken& on_token, 
     size_t num_accepted = 0;
     while (true) {
       const int64_t at = first_row + static_cast<int64_t>(num_accepted);
-      const int32_t token = add_token(*sequence, logits_row(logits, at), on_token);
-      const bool accepted = num_accepted < drafts.size() && token == drafts[num_accepted];
+      const auto draft = num_accepted < drafts.size() ? std::optional(drafts[num_accepted]) : std::nullopt;
+      const bool accepted = add_token(*sequence, logits_row(logits, at), draft, on_token) == draft;
       if (accepted) {
         ++stats_.num_accepted[num_accepted++];
       }

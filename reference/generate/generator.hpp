@@ -25,6 +25,7 @@ struct Request {
 
 struct GeneratedToken {
   int32_t id = 0;
+  std::optional<int32_t> draft = {};                 // what was drafted for this place; accepted if equal
   double logprob = 0;                                // only with num_logprobs > 0, like the next
   std::vector<std::pair<int32_t, double>> top = {};  // likeliest tokens at this place
 };
@@ -78,7 +79,10 @@ class Generator {
   void draft(const std::vector<Sequence*>& active, model::AttentionForm form, StepProbe* probe);
   model::TensorView main_step(StepInput input, std::vector<RowOrigin> origins, StepProbe* probe);
   // Chooses the token after the sequence, gives it to the caller, and returns it.
-  int32_t add_token(Sequence& sequence, std::span<const double> logits, const OnToken& on_token);
+  int32_t add_token(Sequence& sequence,
+                    std::span<const double> logits,
+                    std::optional<int32_t> draft,
+                    const OnToken& on_token);
   void finish(Sequence& sequence, FinishReason reason);
 
   Transformer transformer_;

@@ -51,6 +51,17 @@ class CliTest(unittest.TestCase):
             self.assertIn("Examples:", result.stdout)
             self.assertIn("Exit codes:", result.stdout)
 
+    def test_a_prompt_in_words_is_recorded_as_its_ids_are(self):
+        prompt = json.loads((MINI / "prompts.jsonl").read_text().splitlines()[2])
+        words, ids = self.path("words"), self.path("ids")
+        record = ("dsv3-golden", "record", "--checkpoint", MINI / "checkpoint", "--ops", "logits")
+        self.assertEqual(run(*record, "--prompt", prompt["text"], "--out", words).returncode, 0)
+        self.assertEqual(run(*record, "--prompt-ids", ",".join(map(str, prompt["ids"])), "--out", ids).returncode, 0)
+        self.assertEqual(run("dsv3-golden", "diff", words, ids).returncode, 0)
+        self.assertIn(f"p{len(prompt['ids'])}/logits", run("dsv3-golden", "list", words).stdout)
+        self.refused(run("dsv3-golden", "record", "--checkpoint", "synthetic:nano", "--prompt", "a", "--out", words),
+                     "tokenizer.json")
+
     def test_version_names_the_project(self):
         self.assertRegex(run("dsv3-verify", "--version").stdout, r"^dsv3 \d+\.\d+\.\d+ \(")
 

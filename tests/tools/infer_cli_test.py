@@ -1,0 +1,150 @@
+"""dsv3-infer as its users call it: the same tokens however they are asked for, and one clear line for bad input."""
+import csv
+import json
+import os
+import pathlib
+import subprocess
+import tempfile
+import unittest
+
+BIN = pathlib.Path(os.environ["DSV3_BIN_DIR"])
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+MINI = ROOT / "golden/data/mini"
+CHECKPOINT = MINI / "checkpoint"
+PROMPTS = [json.loads(line) for line in (MINI / "prompts.jsonl").read_text().splitlines()]
+
+
+def infer(*arguments, checkpoint=CHECKPOINT):
+    return subprocess.run([BIN / "dsv3-infer", "--checkpoint", checkpoint, *map(str, arguments)],
+                          capture_output=True, text=True, timeout=100)
+
+
+def ids_of(*arguments, **more):
+    result = infer(*arguments, "--json", **more)
+    assert result.returncode == 0, result.stderr
+    return json.loads(result.stdout)["ids"]
+
+
+def comma(ids):
+    return ",".join(map(str, ids))
+
+
+class InferCliTest(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+
+    def file(self, name, text):
+        path = pathlib.Path(self.folder.name) / name
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    def refused(self, result, *fragments):
+        """Exit 2, nothing on stdout, one line on stderr that names what is wrong."""
+        self.assertEqual(result.returncode, 2, result.stderr)
+        self.assertEqual(result.stdout, "")
+        self.assertEqual(result.stderr.count("\n"), 1, result.stderr)
+        for fragment in fragments:
+            self.assertIn(fragment, result.stderr)
+
+    def test_the_text_of_the_small_model_is_the_stored_one(self):
+        prompt = PROMPTS[1]  # all margins above 0.05
+        for mode in ("exact", "published"):
+            result = infer("--prompt", prompt["text"], "--max-new-tokens", 16, "--mode", mode)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            text = result.stdout.removesuffix("\n")
+            self.assertGreater(len(text), 30)
+            self.assertTrue(prompt["output_text"].startswith(text), text)
+
+    def test_prompt_ids_file_and_text_are_one_prompt(self):
+        prompt = PROMPTS[2]
+        more = ("--max-new-tokens", 5)
+        expected = ids_of("--prompt", prompt["text"], *more)
+        self.assertEqual(ids_of("--prompt-ids", comma(prompt["ids"]), *more), expected)
+        self.assertEqual(ids_of("--prompt-file", self.file("p.txt", prompt["text"]), *more), expected)
+
+    def test_a_batch_gives_what_its_lines_give_alone(self):
+        lines = [{"prompt": PROMPTS[0]["text"]}, {"ids": PROMPTS[1]["ids"], "max_new_tokens": 3},
+                 {"ids": PROMPTS[3]["ids"]}]
+        batch = self.file("b.jsonl", "\n".join(map(json.dumps, lines)) + "\n")
+        result = infer("--batch", batch, "--max-new-tokens", 6)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        rows = [json.loads(line) for line in result.stdout.splitlines()]
+        self.assertEqual([row["request"] for row in rows], [0, 1, 2])
+        for row, prompt, count in zip(rows, (PROMPTS[0], PROMPTS[1], PROMPTS[3]), (6, 3, 6)):
+            self.assertEqual(row["ids"], ids_of("--prompt-ids", comma(prompt["ids"]), "--max-new-tokens", count))
+            self.assertEqual(row["prompt_ids"], prompt["ids"])
+            self.assertEqual(row["finish_reason"], "length")
+
+    def test_drafts_chunks_pages_and_threads_change_no_token(self):
+        base = ("--prompt-ids", comma(PROMPTS[4]["ids"]), "--max-new-tokens", 12)
+        for sampling in ((), ("--temperature", 0.9, "--top-p", 0.9, "--seed", 3)):
+            expected = ids_of(*base, *sampling)
+            for more in (("--mtp", 1), ("--mtp", 3), ("--chunk", 2), ("--page-size", 0), ("--threads", 2)):
+                self.assertEqual(ids_of(*base, *sampling, *more), expected, more)
+        self.assertNotEqual(ids_of(*base, "--temperature", 0.9, "--seed", 4), ids_of(*base, "--temperature", 0.9, "--seed", 5))
+
+    def test_stats_are_the_last_line_of_stderr(self):
+        result = infer("--prompt-ids", "0,34,262", "--max-new-tokens", 9, "--mtp", 2, "--stats", "json")
+        stats = json.loads(result.stderr.splitlines()[-1])
+        self.assertEqual(stats["tokens"], 9)
+        self.assertEqual(stats["ids"], ids_of("--prompt-ids", "0,34,262", "--max-new-tokens", 9))
+        for key in ("prefill_s", "decode_s", "tokens_per_s", "peak_rss_bytes"):
+            self.assertGreater(stats[key], 0, key)
+        self.assertTrue(0 <= stats["mtp_accepted_frac"] <= 1)
+        self.assertEqual(len(stats["mtp_accepted_by_position"]), 2)
+
+    def test_stop_strings_and_ids_end_the_text(self):
+        base = ("--prompt", PROMPTS[1]["text"], "--max-new-tokens", 16)
+        whole = infer(*base).stdout
+        self.assertIn("unto me", whole)
+        self.assertEqual(infer(*base, "--stop", "unto me").stdout, whole.split("unto me")[0] + "\n")
+        third = PROMPTS[1]["output_ids"][2]
+        self.assertEqual(ids_of(*base, "--stop-ids", third), PROMPTS[1]["output_ids"][:3])
+
+    def test_logprobs_come_for_each_token(self):
+        result = infer("--prompt-ids", "0,34", "--max-new-tokens", 3, "--logprobs", 4)
+        row = json.loads(result.stdout)
+        self.assertEqual(len(row["logprobs"]), 3)
+        for id_, token in zip(row["ids"], row["logprobs"]):
+            self.assertEqual(token["id"], id_)
+            self.assertEqual(len(token["top"]), 4)
+            self.assertEqual(token["top"][0], [id_, token["logprob"]])
+
+    def test_a_generated_checkpoint_prints_ids(self):
+        result = infer("--prompt-ids", "1,2,3", "--max-new-tokens", 4, "--ignore-eos", checkpoint="synthetic:nano")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertRegex(result.stdout, r"^\d+(,\d+){3}\n$")
+
+    def test_the_routing_trace_has_a_row_for_every_choice(self):
+        path = pathlib.Path(self.folder.name) / "routing.csv"
+        infer("--prompt-ids", "0,34,262", "--max-new-tokens", 3, "--trace-routing", path)
+        rows = list(csv.DictReader(path.read_text().splitlines()))
+        # Five fed tokens, two MoE layers, four experts a token.
+        self.assertEqual(len(rows), 5 * 2 * 4)
+        self.assertEqual({row["layer"] for row in rows}, {"1", "2"})
+        self.assertEqual([row["position"] for row in rows if row["layer"] == "1" and row["slot"] == "0"], list("01234"))
+        for i in range(0, len(rows), 4):
+            self.assertAlmostEqual(sum(float(row["weight"]) for row in rows[i:i + 4]), 2.5, places=5)
+
+    def test_bad_input_is_one_line(self):
+        self.refused(infer("--prompt", ""), "prompt")
+        self.refused(infer("--prompt-ids", ""), "prompt")
+        self.refused(infer("--prompt-ids", "0,x"), "'x'")
+        self.refused(infer("--prompt-ids", "0,2048"), "2048", "vocabulary")
+        self.refused(infer("--prompt-ids", "0", "--max-new-tokens", 512), "512 positions")
+        self.refused(infer("--prompt-ids", comma([0] * 512)), "512 positions")
+        self.refused(infer("--prompt-ids", "0", "--no-such-option"), "--no-such-option")
+        self.refused(infer("--prompt-ids", "0", "--prompt", "a"), "one of")
+        self.refused(infer("--prompt-ids", "0", "--temperature", "nan"), "finite")
+        self.refused(infer("--prompt-ids", "0", "--top-p", "0"), "--top-p")
+        self.refused(infer("--prompt-ids", "0", "--device", "abacus"), "--device")
+        self.refused(infer("--prompt-ids", "0", "--trace-routing", "/nowhere/x.csv"), "/nowhere")
+        self.refused(infer("--prompt", "a", checkpoint="synthetic:nano"), "tokenizer")
+        self.refused(infer("--prompt-ids", "0", checkpoint="/nowhere"), "/nowhere")
+        self.refused(infer("--batch", self.file("b.jsonl", '{"ids":[0]}\n{"idz":[0]}\n')), ":2:")
+        self.refused(infer("--batch", self.file("c.jsonl", '{"ids":[0]}\n{"ids":[]}\n')), ":2:", "no tokens")
+
+
+if __name__ == "__main__":
+    unittest.main()

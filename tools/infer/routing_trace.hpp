@@ -1,0 +1,28 @@
+// Which experts every token visited, with which weights, as the CSV that the simulator reads (docs/contracts.md, section 5).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "reference/generate/step_rows.hpp"
+
+namespace tools {
+
+// Collects the rows in memory: about 30 bytes for each choice of an expert.
+class RoutingTrace : public reference::StepProbe {
+ public:
+  void enter_step(std::vector<reference::RowOrigin> rows) override;
+  [[nodiscard]] bool wants(const model::Op&) const override { return false; }
+  void see(const model::Op& op, const model::TensorView& value) override;
+
+  // The file so far.
+  [[nodiscard]] const std::string& text() const { return text_; }
+
+ private:
+  std::string text_ = "step,request,position,layer,slot,expert,weight\n";
+  int64_t step_ = -1;
+  std::vector<reference::RowOrigin> rows_;
+  model::TensorView topk_ids_;
+};
+
+}  // namespace tools

@@ -1,0 +1,30 @@
+#include "tools/prompt_text.hpp"
+
+#include <filesystem>
+
+#include "model/check.hpp"
+#include "tools/synthetic/argument.hpp"
+
+namespace tools {
+
+std::optional<text::Tokenizer> tokenizer_of(const std::string& checkpoint) {
+  if (synthetic::is_synthetic(checkpoint) ||
+      !std::filesystem::exists(std::filesystem::path(checkpoint) / "tokenizer.json")) {
+    return {};
+  }
+  return text::Tokenizer::load(checkpoint);
+}
+
+std::vector<int32_t> prompt_ids(const text::Tokenizer& tokenizer, const std::string& text, const std::string& what) {
+  if (text.empty()) {
+    model::throw_input_error("{}: the prompt is empty", what);
+  }
+  auto ids = tokenizer.encode(text);
+  const auto bos = tokenizer.bos_id();
+  if (tokenizer.adds_bos() && bos && (ids.empty() || ids[0] != *bos)) {
+    ids.insert(ids.begin(), *bos);
+  }
+  return ids;
+}
+
+}  // namespace tools
