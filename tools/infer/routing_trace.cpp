@@ -6,8 +6,11 @@
 
 namespace tools {
 
+RoutingTrace::RoutingTrace(const std::string& config_hash, std::vector<int64_t> prompt_lens)
+    : text_(fmt::format("# config_hash={}\nrequest,position,phase,layer,slot,expert,weight\n", config_hash)),
+      prompt_lens_(std::move(prompt_lens)) {}
+
 void RoutingTrace::enter_step(std::vector<reference::RowOrigin> rows) {
-  ++step_;
   rows_ = std::move(rows);
 }
 
@@ -26,9 +29,9 @@ void RoutingTrace::see(const model::Op& op, const model::TensorView& value) {
     const auto& [request, position] = rows_[i / k];
     fmt::format_to(std::back_inserter(text_),
                    "{},{},{},{},{},{},{:.9g}\n",
-                   step_,
                    request,
                    position,
+                   position < prompt_lens_.at(static_cast<size_t>(request)) ? "prefill" : "decode",
                    op.layer,
                    i % k,
                    ids[i],

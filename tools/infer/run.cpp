@@ -159,6 +159,14 @@ ordered_json stats_json(const reference::GenerationStats& stats, const std::vect
           {"peak_rss_bytes", peak_rss_bytes()}};
 }
 
+std::vector<int64_t> prompt_lens(const std::vector<reference::Request>& requests) {
+  std::vector<int64_t> lens;
+  for (const reference::Request& request : requests) {
+    lens.push_back(static_cast<int64_t>(request.prompt.size()));
+  }
+  return lens;
+}
+
 void show(const std::string& text) {
   fmt::print("{}", text);
   std::fflush(stdout);
@@ -183,7 +191,7 @@ int run_infer(InferFlags flags) {
   const bool json = batch || flags.json || flags.num_logprobs > 0;
   std::vector<Output> outputs(requests.size(), Output(tokenizer, flags.stop));
 
-  RoutingTrace trace;
+  RoutingTrace trace(checkpoint.hash, prompt_lens(requests));
   std::optional<model::AtomicFile> trace_file;  // opened before the work: a place that cannot be written is said now
   if (!flags.trace_file.empty()) {
     trace_file.emplace(flags.trace_file);
