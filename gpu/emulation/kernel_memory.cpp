@@ -1,0 +1,95 @@
+#include "gpu/emulation/kernel_memory.hpp"
+
+#include <fmt/format.h>
+
+#include <atomic>
+#include <cstring>
+#include <utility>
+
+#include "gpu/emulation/race_checker.hpp"
+
+namespace gpu::emulation {
+namespace {
+
+constexpr int kCopyBytes = 16;
+constexpr int kPoison = 0xFF;
+
+// Tells the checker, if there is one, about an access that the emulation makes for the running thread.
+void note(const void* address, int num_bytes, AccessKind kind, Site site) {
+  BlockRunner& runner = *BlockRunner::current();
+  if (RaceChecker* checker = runner.checker(); checker != nullptr && num_bytes > 0 && checker->watches(address)) {
+    checker->access(runner.thread_id(), address, num_bytes, kind, checker->origin_of(site));
+  }
+}
+
+void finish(const PendingCopy& copy) {
+  note(copy.from, copy.valid_bytes, AccessKind::kRead, copy.site);
+  note(copy.to, copy.bytes, AccessKind::kWrite, copy.site);
+  std::memset(copy.to, 0, static_cast<size_t>(copy.bytes));
+  std::memcpy(copy.to, copy.from, static_cast<size_t>(copy.valid_bytes));
+}
+
+}  // namespace
+
+void require_aligned(const void* address, int num_bytes, Site site) {
+  if (reinterpret_cast<uintptr_t>(address) % static_cast<uintptr_t>(num_bytes) != 0) {
+    BlockRunner::current()->fail(
+        FaultKind::kMisaligned, fmt::format("vector of {} bytes at address {}", num_bytes, address), site);
+  }
+}
+
+int32_t atomic_add(int32_t* to, int32_t value, Site site) {
+  note(to, sizeof(*to), AccessKind::kAtomic, site);
+  BlockRunner& runner = *BlockRunner::current();
+  if (runner.checker() != nullptr) {
+    runner.checker()->atomic(runner.thread_id(), to);
+  }
+  return std::atomic_ref<int32_t>(*to).fetch_add(value);
+}
+
+void thread_fence() {
+  BlockRunner& runner = *BlockRunner::current();
+  if (runner.checker() != nullptr) {
+    runner.checker()->fence(runner.thread_id());
+  }
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+}
+
+void wait_for_earlier_grids() {
+  BlockRunner& runner = *BlockRunner::current();
+  if (runner.checker() != nullptr) {
+    runner.checker()->wait_for_earlier_grids(runner.thread_id());
+  }
+}
+
+void copy_async(void* to, const void* from, int valid_bytes, Site site) {
+  require_aligned(to, kCopyBytes, site);
+  require_aligned(from, valid_bytes > 0 ? kCopyBytes : 1, site);
+  BlockRunner& runner = *BlockRunner::current();
+  const PendingCopy copy{to, from, kCopyBytes, valid_bytes, site};
+  if (runner.options().order.kind == OrderKind::kRandom && runner.random() % 2 == 0) {
+    finish(copy);
+    return;
+  }
+  // From here on nobody else may touch the destination.
+  note(to, kCopyBytes, AccessKind::kWrite, site);
+  std::memset(to, kPoison, kCopyBytes);
+  runner.pending_copies().open.push_back(copy);
+}
+
+void commit_copies() {
+  PendingCopies& copies = BlockRunner::current()->pending_copies();
+  copies.groups.push_back(std::exchange(copies.open, {}));
+}
+
+void wait_copies(int num_groups_left, Site /*site*/) {
+  PendingCopies& copies = BlockRunner::current()->pending_copies();
+  while (static_cast<int>(copies.groups.size()) > num_groups_left) {
+    for (const PendingCopy& copy : copies.groups.front()) {
+      finish(copy);
+    }
+    copies.groups.erase(copies.groups.begin());
+  }
+}
+
+}  // namespace gpu::emulation

@@ -1,0 +1,25 @@
+// How an emulated device behaves: everything that real hardware leaves open or that costs time.
+#pragma once
+
+#include <cstdint>
+
+#include "gpu/emulation/tensor_core.hpp"
+
+namespace gpu::emulation {
+
+// The order in which threads of a block, and operations of different streams, get to run when several could.
+enum class OrderKind { kForward, kReverse, kRandom };
+
+struct Order {
+  OrderKind kind = OrderKind::kForward;
+  uint64_t seed = 0;  // of kRandom
+};
+
+struct Options {
+  Order order = {};
+  int num_os_threads = 1;  // blocks of a launch are shared out; kernels compiled for checking use one
+  int64_t memory_bytes = int64_t{8} << 30;
+  Accumulation accumulation = Accumulation::kFp32;
+};
+
+}  // namespace gpu::emulation

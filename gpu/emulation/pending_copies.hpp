@@ -1,0 +1,29 @@
+// Asynchronous copies of one thread that were issued but have not happened yet.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "gpu/emulation/site.hpp"
+
+namespace gpu::emulation {
+
+struct PendingCopy {
+  void* to = nullptr;
+  const void* from = nullptr;
+  int bytes = 0;        // of the destination
+  int valid_bytes = 0;  // read from the source; the rest becomes zero
+  Site site;
+};
+
+struct PendingCopies {
+  std::vector<PendingCopy> open;                 // issued, not yet committed to a group
+  std::vector<std::vector<PendingCopy>> groups;  // committed, oldest first
+
+  void clear() {
+    open.clear();
+    groups.clear();
+  }
+};
+
+}  // namespace gpu::emulation

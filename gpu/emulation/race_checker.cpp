@@ -1,0 +1,321 @@
+#include "gpu/emulation/race_checker.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+
+#include "gpu/emulation/source_lines.hpp"
+
+namespace gpu::emulation {
+namespace {
+
+constexpr Origin kIsSite = 0x80000000U;
+constexpr size_t kMaxReported = 8;
+
+}  // namespace
+
+Origin RaceChecker::origin_of(const void* program_counter) {
+  return static_cast<Origin>(reinterpret_cast<uintptr_t>(program_counter) - image_base());
+}
+
+Origin RaceChecker::origin_of(Site site) {
+  auto found = std::find(sites_.begin(), sites_.end(), site);
+  if (found == sites_.end()) {
+    found = sites_.insert(sites_.end(), site);
+  }
+  return kIsSite | static_cast<Origin>(found - sites_.begin());
+}
+
+void RaceChecker::begin_launch(const std::string& name, int stream, const QueueClock& clock, bool early) {
+  Launch launch{name, stream, clock, clock, early};
+  --launch.early_clock[stream];  // itself
+  --launch.early_clock[stream];  // and what stands in front of it
+  launches_.push_back(std::move(launch));
+  released_.clear();
+  counts_ = {};
+  races_.clear();
+  reported_.clear();
+}
+
+AccessCounts RaceChecker::end_launch() {
+  if (!races_.empty()) {
+    std::string text;
+    for (const std::string& race : races_) {
+      text += (text.empty() ? "" : "\n") + race;
+    }
+    throw Fault(FaultKind::kRace, text);
+  }
+  return counts_;
+}
+
+void RaceChecker::begin_block(BlockRunner& runner, Index3 block) {
+  runner_ = &runner;
+  runs_.push_back({static_cast<uint32_t>(launches_.size()) - 1, block});
+  run_ = static_cast<uint32_t>(runs_.size()) - 1;
+  block_time_ = ++time_;
+  const auto num_threads = static_cast<size_t>(running_thread.block_dim.count());
+  warps_.assign(num_threads / kWarpLen, {});
+  fences_.assign(num_threads, {});
+  pending_.assign(num_threads, {});
+  acquired_.clear();
+  waited_.assign(num_threads, false);
+  first_waiter_ = -1;
+}
+
+void RaceChecker::end_block() {
+  runner_ = nullptr;
+  ++time_;
+}
+
+void RaceChecker::block_met() {
+  block_time_ = ++time_;
+}
+
+void RaceChecker::warp_met(int warp, uint32_t mask) {
+  ++time_;
+  Warp& state = warps_[static_cast<size_t>(warp)];
+  if (mask == ~0U) {
+    state.time = time_;
+    return;
+  }
+  state.has_pairs = true;
+  for (uint32_t a = mask; a != 0; a &= a - 1) {
+    for (uint32_t b = mask; b != 0; b &= b - 1) {
+      state.pair_times[static_cast<size_t>(std::countr_zero(a))][static_cast<size_t>(std::countr_zero(b))] = time_;
+    }
+  }
+}
+
+void RaceChecker::fence(int thread) {
+  const auto index = static_cast<size_t>(thread);
+  fences_[index] = {true, {run_, thread, time_, warps_[index / kWarpLen].time, block_time_}};
+  ++time_;
+  for (const Release& release : pending_[index]) {
+    acquired_.push_back({release, thread, time_});
+  }
+  pending_[index].clear();
+  ++time_;
+}
+
+void RaceChecker::atomic(int thread, const void* address) {
+  auto& published = released_[address];
+  auto& pending = pending_[static_cast<size_t>(thread)];
+  pending.insert(pending.end(), published.begin(), published.end());
+  if (const Fence& fence = fences_[static_cast<size_t>(thread)]; fence.any) {
+    published.push_back(fence.release);
+  }
+}
+
+void RaceChecker::wait_for_earlier_grids(int thread) {
+  waited_[static_cast<size_t>(thread)] = true;
+  if (first_waiter_ < 0) {
+    first_waiter_ = thread;
+    first_wait_time_ = time_++;
+  }
+}
+
+// Is what `thread` of the running block did at `time` ordered before what `later_thread` does now?
+bool RaceChecker::in_block_before(int thread, uint32_t time, bool several, int later_thread) const {
+  if (time < block_time_) {
+    return true;
+  }
+  if (several) {
+    return false;
+  }
+  if (thread == later_thread) {
+    return true;
+  }
+  if (thread / kWarpLen != later_thread / kWarpLen) {
+    return false;
+  }
+  const Warp& warp = warps_[static_cast<size_t>(thread / kWarpLen)];
+  return time < warp.time ||
+         (warp.has_pairs &&
+          time < warp.pair_times[static_cast<size_t>(thread % kWarpLen)][static_cast<size_t>(later_thread % kWarpLen)]);
+}
+
+bool RaceChecker::launch_ordered(uint32_t earlier_launch, int later_thread) const {
+  const Launch& earlier = launches_[earlier_launch];
+  const Launch& later = launches_.back();
+  const bool waited = !later.early || runner_ == nullptr || waited_[static_cast<size_t>(later_thread)] ||
+                      (first_waiter_ >= 0 && in_block_before(first_waiter_, first_wait_time_, false, later_thread));
+  const QueueClock& clock = waited ? later.clock : later.early_clock;
+  const auto known = clock.find(earlier.stream);
+  return known != clock.end() && known->second >= earlier.clock.at(earlier.stream);
+}
+
+bool RaceChecker::ordered(const ShadowAccess& earlier, const ShadowAccess& later) const {
+  if (earlier.run == 0) {
+    return true;
+  }
+  if (earlier.run == later.run) {
+    return in_block_before(earlier.thread, earlier.time, earlier.several, later.thread);
+  }
+  const uint32_t earlier_launch = runs_[earlier.run].launch;
+  if (earlier_launch != static_cast<uint32_t>(launches_.size()) - 1) {
+    return launch_ordered(earlier_launch, later.thread);
+  }
+  return std::any_of(acquired_.begin(), acquired_.end(), [&](const Acquired& known) {
+    const Release& release = known.release;
+    if (release.run != earlier.run || !in_block_before(known.thread, known.time, false, later.thread)) {
+      return false;
+    }
+    const bool same_thread = release.thread == earlier.thread && !earlier.several;
+    const bool same_warp = release.thread / kWarpLen == earlier.thread / kWarpLen && !earlier.several;
+    return (same_thread && earlier.time <= release.own_time) || (same_warp && earlier.time < release.warp_time) ||
+           earlier.time < release.block_time;
+  });
+}
+
+void RaceChecker::check_cell(ShadowCell& cell, const ShadowAccess& now, const void* address, bool is_write) {
+  const auto name = [](const ShadowAccess& access, bool write) {
+    return access.is_atomic ? "atomic" : write ? "write" : "read";
+  };
+  if (!(cell.write.is_atomic && now.is_atomic) && !ordered(cell.write, now)) {
+    report(cell.write, name(cell.write, true), now, name(now, is_write), address);
+  }
+  if (is_write) {
+    if (!(cell.read.is_atomic && now.is_atomic) && !ordered(cell.read, now)) {
+      report(cell.read, "read", now, name(now, true), address);
+    }
+    cell.write = now;
+    return;
+  }
+  const bool forget = ordered(cell.read, now);
+  const bool several = !forget || (cell.read.several && cell.read.run == now.run && cell.read.time >= block_time_);
+  cell.read = now;
+  cell.read.several = several;
+}
+
+bool RaceChecker::watches(const void* address) const {
+  const auto* byte = static_cast<const std::byte*>(address);
+  const bool is_shared =
+      runner_ != nullptr && byte >= runner_->shared_memory() && byte < runner_->shared_memory() + kMaxSharedBytes;
+  return is_shared || memory_.reserves(address);
+}
+
+ShadowPage& RaceChecker::page_of(uintptr_t page) {
+  auto& [recent, known] = recent_pages_[page / kShadowPageBytes % recent_pages_.size()];
+  if (recent == page && known != nullptr) {
+    return *known;
+  }
+  auto& slot = pages_[page];
+  if (slot == nullptr) {
+    slot = std::make_unique<ShadowPage>();
+  }
+  recent = page;
+  known = slot.get();
+  return *slot;
+}
+
+void RaceChecker::access(int thread, const void* address, int64_t num_bytes, AccessKind kind, Origin origin) {
+  const bool is_write = kind != AccessKind::kRead;
+  const bool is_device = memory_.reserves(address);
+  if (is_device && !memory_.holds(address, num_bytes)) {
+    runner_->fail(FaultKind::kOutOfBounds,
+                  fmt::format("{}: {} of {} bytes at {}",
+                              source_of(origin),
+                              is_write ? "write" : "read",
+                              num_bytes,
+                              memory_.describe(address)),
+                  Site{"kernel", 0});
+  }
+  if (!is_device) {
+    const int64_t offset = static_cast<const std::byte*>(address) - runner_->shared_memory();
+    if (offset + num_bytes > runner_->shared_bytes()) {
+      runner_->fail(FaultKind::kSharedOverrun,
+                    fmt::format("{}: {} of {} bytes at byte {} of shared memory, but the launch asked for {} bytes",
+                                source_of(origin),
+                                is_write ? "write" : "read",
+                                num_bytes,
+                                offset,
+                                runner_->shared_bytes()),
+                    Site{"kernel", 0});
+    }
+  }
+  const ShadowAccess now{run_, time_, origin, static_cast<uint16_t>(thread), kind == AccessKind::kAtomic, false};
+  auto begin = reinterpret_cast<uintptr_t>(address);
+  const uintptr_t end = begin + static_cast<uintptr_t>(num_bytes);
+  if (is_device) {
+    (is_write ? counts_.bytes_stored : counts_.bytes_loaded) += num_bytes;
+  }
+  while (begin < end) {
+    const uintptr_t page_start = begin & ~(kShadowPageBytes - 1);
+    const uintptr_t part_end = std::min(end, page_start + kShadowPageBytes);
+    ShadowPage& page = page_of(page_start);
+    page.for_each(begin, part_end - begin, [&](ShadowCell& cell, uintptr_t at) {
+      if (!is_device) {  // an earlier block had shared memory of its own
+        cell.write = cell.write.run == run_ ? cell.write : ShadowAccess{};
+        cell.read = cell.read.run == run_ ? cell.read : ShadowAccess{};
+      }
+      check_cell(cell, now, reinterpret_cast<const void*>(at), is_write);
+    });
+    if (is_device) {
+      if (page.counted_launch != launches_.size()) {
+        page.counted_launch = static_cast<uint32_t>(launches_.size());
+        page.read_sectors = {};
+        page.written_sectors = {};
+      }
+      auto& sectors = is_write ? page.written_sectors : page.read_sectors;
+      int64_t& count = is_write ? counts_.sectors_written : counts_.sectors_read;
+      for (uintptr_t sector = (begin - page_start) / kSectorBytes; sector <= (part_end - 1 - page_start) / kSectorBytes;
+           ++sector) {
+        uint64_t& bits = sectors[sector / 64];
+        const uint64_t bit = uint64_t{1} << sector % 64;
+        count += (bits & bit) == 0 ? 1 : 0;
+        bits |= bit;
+      }
+    }
+    begin = part_end;
+  }
+}
+
+void RaceChecker::host_access(const void* address, int64_t num_bytes, bool is_write) {
+  if (!memory_.reserves(address) || num_bytes == 0) {
+    return;
+  }
+  runs_.push_back({static_cast<uint32_t>(launches_.size()) - 1, {}});
+  run_ = static_cast<uint32_t>(runs_.size()) - 1;
+  access(0, address, num_bytes, is_write ? AccessKind::kWrite : AccessKind::kRead, origin_of(Site{"host copy", 0}));
+}
+
+std::string RaceChecker::source_of(Origin origin) const {
+  if ((origin & kIsSite) != 0) {
+    const Site& site = sites_[origin & ~kIsSite];
+    return site.line == 0 ? site.file : fmt::format("{}:{}", site.file, site.line);
+  }
+  return source_line(image_base() + origin);
+}
+
+std::string RaceChecker::describe(const ShadowAccess& access, const char* what) const {
+  const Run& run = runs_[access.run];
+  return fmt::format("{} by kernel {}, block ({}, {}, {}), thread {} at {}",
+                     what,
+                     launches_[run.launch].name,
+                     run.block.x,
+                     run.block.y,
+                     run.block.z,
+                     access.thread,
+                     source_of(access.origin));
+}
+
+void RaceChecker::report(const ShadowAccess& earlier,
+                         const char* earlier_what,
+                         const ShadowAccess& later,
+                         const char* later_what,
+                         const void* address) {
+  if (races_.size() >= kMaxReported || !reported_.insert({earlier.origin, later.origin}).second) {
+    return;
+  }
+  const std::string where =
+      memory_.reserves(address)
+          ? memory_.describe(address)
+          : fmt::format("byte {} of shared memory", static_cast<const std::byte*>(address) - runner_->shared_memory());
+  races_.push_back(fmt::format("race on {}: {}; and {}; nothing orders them",
+                               where,
+                               describe(earlier, earlier_what),
+                               describe(later, later_what)));
+}
+
+}  // namespace gpu::emulation

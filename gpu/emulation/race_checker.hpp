@@ -1,0 +1,136 @@
+// Finds pairs of accesses that nothing orders, in shared and in device memory, whatever order they happened to run in. Kernels compiled
+// for checking report each access to it (access_hooks.cpp); the runner reports what orders them.
+//
+// What orders: sync_threads the accesses of a block; sync_warp those of its lanes (shuffles do not); a fence before and after atomics on
+// one address those of two blocks; the clocks of the queues those of two launches. Kernels compiled for checking run one block at a
+// time on one OS thread, so this class needs no lock.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "gpu/emulation/device.hpp"
+#include "gpu/emulation/shadow.hpp"
+#include "gpu/emulation/site.hpp"
+
+namespace gpu::emulation {
+
+enum class AccessKind { kRead, kWrite, kAtomic };
+
+// Where an access came from: a program counter, or a Site that the checker keeps.
+using Origin = uint32_t;
+
+struct AccessCounts {
+  int64_t sectors_read = 0;
+  int64_t sectors_written = 0;
+  int64_t bytes_loaded = 0;
+  int64_t bytes_stored = 0;
+};
+
+class RaceChecker {
+ public:
+  explicit RaceChecker(const DeviceMemory& memory) : memory_(memory) {}
+
+  // --- Called by the device and the runner ---
+  void begin_launch(const std::string& name, int stream, const QueueClock& clock, bool early);
+  // Throws Fault kRace when the launch had races; the first line names the first one.
+  AccessCounts end_launch();
+  void begin_block(BlockRunner& runner, Index3 block);
+  void end_block();
+  void block_met();
+  void warp_met(int warp, uint32_t mask);
+  // An access by the host's copies.
+  void host_access(const void* address, int64_t num_bytes, bool is_write);
+
+  // --- Called on behalf of a thread of the running block ---
+  void access(int thread, const void* address, int64_t num_bytes, AccessKind kind, Origin origin);
+  void fence(int thread);
+  // What an atomic operation on this address publishes and learns. The access itself is reported besides.
+  void atomic(int thread, const void* address);
+  void wait_for_earlier_grids(int thread);
+
+  // Shared memory of the running block, or device memory?
+  [[nodiscard]] bool watches(const void* address) const;
+  Origin origin_of(Site site);
+  static Origin origin_of(const void* program_counter);
+
+ private:
+  struct Launch {
+    std::string name;
+    int stream = 0;
+    QueueClock clock;
+    QueueClock early_clock;  // before wait_for_earlier_grids
+    bool early = false;
+  };
+  struct Run {  // of one block, or of a copy
+    uint32_t launch = 0;
+    Index3 block;
+  };
+  // What one atomic published of its block: its own accesses up to `own_time`, its warp's and its block's before the last meeting.
+  struct Release {
+    uint32_t run = 0;
+    int thread = 0;
+    uint32_t own_time = 0;
+    uint32_t warp_time = 0;
+    uint32_t block_time = 0;
+  };
+  struct Acquired {
+    Release release;
+    int thread = 0;  // who learnt of it
+    uint32_t time = 0;
+  };
+  struct Fence {
+    bool any = false;
+    Release release;
+  };
+  struct Warp {
+    uint32_t time = 0;  // accesses before it are ordered for all lanes
+    std::array<std::array<uint32_t, kWarpLen>, kWarpLen> pair_times = {};  // of meetings of some lanes
+    bool has_pairs = false;
+  };
+
+  ShadowPage& page_of(uintptr_t page);
+  void check_cell(ShadowCell& cell, const ShadowAccess& now, const void* address, bool is_write);
+  [[nodiscard]] bool in_block_before(int thread, uint32_t time, bool several, int later_thread) const;
+  [[nodiscard]] bool ordered(const ShadowAccess& earlier, const ShadowAccess& later) const;
+  [[nodiscard]] bool launch_ordered(uint32_t earlier_launch, int later_thread) const;
+  void report(const ShadowAccess& earlier,
+              const char* earlier_what,
+              const ShadowAccess& later,
+              const char* later_what,
+              const void* address);
+  [[nodiscard]] std::string describe(const ShadowAccess& access, const char* what) const;
+  [[nodiscard]] std::string source_of(Origin origin) const;
+
+  const DeviceMemory& memory_;
+  std::unordered_map<uintptr_t, std::unique_ptr<ShadowPage>> pages_;
+  std::array<std::pair<uintptr_t, ShadowPage*>, 64> recent_pages_ = {};
+  std::vector<Launch> launches_;
+  std::vector<Run> runs_ = std::vector<Run>(1);
+  std::vector<Site> sites_;
+
+  BlockRunner* runner_ = nullptr;
+  uint32_t time_ = 1;  // grows with each meeting and fence, over all blocks and launches
+  uint32_t run_ = 0;
+  uint32_t block_time_ = 0;  // accesses of the run before it are ordered for the whole block
+  std::vector<Warp> warps_;
+  std::vector<Fence> fences_;                  // [thread]
+  std::vector<std::vector<Release>> pending_;  // [thread] seen by atomics, not fenced yet
+  std::vector<Acquired> acquired_;
+  std::vector<bool> waited_;  // [thread] wait_for_earlier_grids
+  int first_waiter_ = -1;
+  uint32_t first_wait_time_ = 0;
+  std::unordered_map<const void*, std::vector<Release>> released_;  // by address, in this launch
+
+  AccessCounts counts_;
+  std::vector<std::string> races_;
+  std::set<std::pair<Origin, Origin>> reported_;
+};
+
+}  // namespace gpu::emulation

@@ -1,0 +1,61 @@
+// What is remembered about each byte of checked memory: the last write and the last read.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+namespace gpu::emulation {
+
+struct ShadowAccess {
+  uint32_t run = 0;  // which block of which launch; 0: never
+  uint32_t time = 0;
+  uint32_t origin = 0;
+  uint16_t thread = 0;
+  bool is_atomic = false;
+  bool several = false;  // reads: by other threads as well, and nothing orders them among each other
+};
+
+struct ShadowCell {
+  ShadowAccess write;
+  ShadowAccess read;
+};
+
+inline constexpr uintptr_t kShadowPageBytes = 4096;
+inline constexpr int kSectorBytes = 32;
+
+// One page of memory. Cells start coarse and are split when an access needs it: weights are read 16 bytes at a time, FP8 codes written
+// one by one.
+class ShadowPage {
+ public:
+  // Calls visit(cell, address) for each cell that the access touches; all of it lies in this page.
+  template <typename Visit>
+  void for_each(uintptr_t begin, uintptr_t num_bytes, const Visit& visit) {
+    while (((begin | num_bytes) & ((uintptr_t{1} << shift_) - 1)) != 0) {
+      split();
+    }
+    const uintptr_t page = begin & ~(kShadowPageBytes - 1);
+    for (uintptr_t at = begin; at < begin + num_bytes; at += uintptr_t{1} << shift_) {
+      visit(cells_[(at - page) >> shift_], at);
+    }
+  }
+
+  uint32_t counted_launch = 0;  // the launch that the bits below belong to
+  std::array<uint64_t, 2> read_sectors = {};
+  std::array<uint64_t, 2> written_sectors = {};
+
+ private:
+  void split() {
+    std::vector<ShadowCell> finer(cells_.size() * 2);
+    for (size_t i = 0; i < finer.size(); ++i) {
+      finer[i] = cells_[i / 2];
+    }
+    cells_ = std::move(finer);
+    --shift_;
+  }
+
+  int shift_ = 4;
+  std::vector<ShadowCell> cells_ = std::vector<ShadowCell>(kShadowPageBytes >> 4);
+};
+
+}  // namespace gpu::emulation

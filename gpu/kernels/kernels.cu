@@ -1,0 +1,13 @@
+// Every kernel, compiled for the device: including a kernel and taking its launcher's address instantiates it.
+#include "gpu/kernels/rms_norm.cuh"
+
+namespace gpu::DSV3_BACKEND {
+
+struct Launchers {
+  void (*rms_norm)(Stream, const RmsNormArguments&);
+};
+
+extern const Launchers kLaunchers;
+const Launchers kLaunchers{.rms_norm = rms_norm};
+
+}  // namespace gpu::DSV3_BACKEND
