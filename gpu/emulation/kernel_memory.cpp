@@ -22,11 +22,16 @@ void note(const void* address, int num_bytes, AccessKind kind, Site site) {
   }
 }
 
-void finish(const PendingCopy& copy) {
-  note(copy.from, copy.valid_bytes, AccessKind::kRead, copy.site);
-  note(copy.to, copy.bytes, AccessKind::kWrite, copy.site);
+void move_bytes(const PendingCopy& copy) {
   std::memset(copy.to, 0, static_cast<size_t>(copy.bytes));
   std::memcpy(copy.to, copy.from, static_cast<size_t>(copy.valid_bytes));
+}
+
+void finish(const PendingCopy& copy) {
+  note(copy.to, copy.bytes, AccessKind::kWrite, copy.site);
+  if (!copy.is_done) {
+    move_bytes(copy);
+  }
 }
 
 }  // namespace
@@ -66,14 +71,15 @@ void copy_async(void* to, const void* from, int valid_bytes, Site site) {
   require_aligned(to, kCopyBytes, site);
   require_aligned(from, valid_bytes > 0 ? kCopyBytes : 1, site);
   BlockRunner& runner = *BlockRunner::current();
-  const PendingCopy copy{to, from, kCopyBytes, valid_bytes, site};
-  if (runner.options().order.kind == OrderKind::kRandom && runner.random() % 2 == 0) {
-    finish(copy);
-    return;
+  PendingCopy copy{.to = to, .from = from, .bytes = kCopyBytes, .valid_bytes = valid_bytes, .site = site};
+  note(from, valid_bytes, AccessKind::kRead, site);
+  note(to, kCopyBytes, AccessKind::kPendingWrite, site);
+  copy.is_done = runner.options().order.kind == OrderKind::kRandom && runner.random() % 2 == 0;
+  if (copy.is_done) {
+    move_bytes(copy);
+  } else {
+    std::memset(to, kPoison, kCopyBytes);
   }
-  // From here on nobody else may touch the destination.
-  note(to, kCopyBytes, AccessKind::kWrite, site);
-  std::memset(to, kPoison, kCopyBytes);
   runner.pending_copies().open.push_back(copy);
 }
 

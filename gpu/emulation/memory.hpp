@@ -31,7 +31,7 @@ class DeviceMemory {
   // "12 bytes behind `x` (1024 bytes)"
   [[nodiscard]] std::string describe(const void* address) const;
 
-  static constexpr int64_t kPoisonBytes = int64_t{1} << 30;
+  static constexpr int64_t kPoisonBytes = int64_t{64} << 20;
 
  private:
   struct Allocation {

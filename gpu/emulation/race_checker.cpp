@@ -175,6 +175,10 @@ void RaceChecker::check_cell(ShadowCell& cell, const ShadowAccess& now, const vo
   if (!(cell.write.is_atomic && now.is_atomic) && !ordered(cell.write, now)) {
     report(cell.write, name(cell.write, true), now, name(now, is_write), address);
   }
+  const bool finishes_copy = is_write && cell.write.is_pending && cell.write.thread == now.thread;
+  if (cell.write.is_pending && !finishes_copy && cell.write.run == now.run) {
+    report(cell.write, "asynchronous copy (not waited for)", now, name(now, is_write), address);
+  }
   if (is_write) {
     if (!(cell.read.is_atomic && now.is_atomic) && !ordered(cell.read, now)) {
       report(cell.read, "read", now, name(now, true), address);
@@ -234,7 +238,12 @@ void RaceChecker::access(int thread, const void* address, int64_t num_bytes, Acc
                     Site{"kernel", 0});
     }
   }
-  const ShadowAccess now{run_, time_, origin, static_cast<uint16_t>(thread), kind == AccessKind::kAtomic, false};
+  const ShadowAccess now{.run = run_,
+                         .time = time_,
+                         .origin = origin,
+                         .thread = static_cast<uint16_t>(thread),
+                         .is_atomic = kind == AccessKind::kAtomic,
+                         .is_pending = kind == AccessKind::kPendingWrite};
   auto begin = reinterpret_cast<uintptr_t>(address);
   const uintptr_t end = begin + static_cast<uintptr_t>(num_bytes);
   if (is_device) {

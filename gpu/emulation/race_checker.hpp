@@ -21,7 +21,8 @@
 
 namespace gpu::emulation {
 
-enum class AccessKind { kRead, kWrite, kAtomic };
+// kPendingWrite: by an asynchronous copy, until it is waited for.
+enum class AccessKind { kRead, kWrite, kAtomic, kPendingWrite };
 
 // Where an access came from: a program counter, or a Site that the checker keeps.
 using Origin = uint32_t;

@@ -13,7 +13,8 @@ struct ShadowAccess {
   uint32_t origin = 0;
   uint16_t thread = 0;
   bool is_atomic = false;
-  bool several = false;  // reads: by other threads as well, and nothing orders them among each other
+  bool is_pending = false;  // writes: an asynchronous copy that nobody has waited for yet
+  bool several = false;     // reads: by other threads as well, and nothing orders them among each other
 };
 
 struct ShadowCell {

@@ -4,7 +4,7 @@
 
 #include "gpu/kernels/quantize_block.cuh"
 #include "gpu/portable/kernel.hpp"
-#include "model/check.hpp"
+#include "gpu/portable/require.hpp"
 
 namespace gpu {
 
@@ -100,10 +100,14 @@ GPU_KERNEL rms_norm_kernel(RmsNormArguments arguments) {
 }
 
 inline void rms_norm(Stream stream, const RmsNormArguments& arguments) {
-  CHECK(arguments.hidden > 0 && arguments.hidden % kVectorLen == 0 && arguments.hidden <= kRmsNormMaxHidden);
-  CHECK(arguments.x_stride % kVectorLen == 0 && arguments.x_stride >= arguments.hidden);
-  CHECK((arguments.residual == nullptr) == (arguments.residual_out == nullptr));
-  CHECK(arguments.codes == nullptr || (arguments.scales != nullptr && arguments.scale_stride >= arguments.num_tokens));
+  require(arguments.hidden > 0 && arguments.hidden % kVectorLen == 0 && arguments.hidden <= kRmsNormMaxHidden,
+          "rms_norm: hidden has to be a multiple of 8 up to 8192");
+  require(arguments.x_stride % kVectorLen == 0 && arguments.x_stride >= arguments.hidden,
+          "rms_norm: rows of x have to start at multiples of 16 bytes and hold hidden elements");
+  require((arguments.residual == nullptr) == (arguments.residual_out == nullptr),
+          "rms_norm: residual and residual_out come together");
+  require(arguments.codes == nullptr || (arguments.scales != nullptr && arguments.scale_stride >= arguments.num_tokens),
+          "rms_norm: codes need scales with a stride of at least num_tokens");
   if (arguments.num_tokens == 0) {
     return;
   }

@@ -169,7 +169,7 @@ TEST(RmsNormKernel, ScalesOfAbsentTokens_AreNotWritten) {
 
 TEST(RmsNormKernel, WidthThatIsNoWholeVector_IsRefused) {
   Device device;
-  EXPECT_THROW(rms_norm(device.create_stream(), {.num_tokens = 1, .x_stride = 12, .hidden = 12}), model::CheckError);
+  EXPECT_THROW(rms_norm(device.create_stream(), {.num_tokens = 1, .x_stride = 12, .hidden = 12}), ArgumentError);
 }
 
 }  // namespace

@@ -3,8 +3,10 @@
 
 #include <cuda_runtime.h>
 
+#include <stdexcept>
+#include <string>
+
 #include "gpu/portable/backend.hpp"
-#include "model/check.hpp"
 
 namespace gpu::DSV3_BACKEND {
 
@@ -22,11 +24,11 @@ struct LaunchShape {
 
 inline void check_call(cudaError_t status, const char* what) {
   if (status != cudaSuccess) {
-    model::throw_input_error("{}: {}", what, cudaGetErrorString(status));
+    throw std::runtime_error(std::string(what) + ": " + cudaGetErrorString(status));
   }
 }
 
-// Throws InputError with CUDA's words when the device refuses the launch.
+// Throws runtime_error with CUDA's words when the device refuses the launch.
 template <typename Arguments>
 void launch(Stream stream, const LaunchShape& shape, void (*kernel)(Arguments), const Arguments& arguments) {
   constexpr int64_t kSharedBytesWithoutAsking = 48 << 10;

@@ -1,0 +1,252 @@
+#include "gpu/emulation/kernel_mma.hpp"
+
+#include <array>
+#include <bit>
+#include <cstring>
+#include <vector>
+
+#include "gpu/emulation/convert.hpp"
+#include "gpu/emulation/kernel_memory.hpp"
+#include "gpu/emulation/race_checker.hpp"
+
+namespace gpu::emulation {
+namespace {
+
+constexpr int kMatrixRows = 8;
+constexpr int kRowBytes = 16;
+
+std::array<float, 256> e4m3_values() {
+  std::array<float, 256> values;
+  for (size_t code = 0; code < values.size(); ++code) {
+    values[code] = emulated::to_float(fp8_e4m3{static_cast<uint8_t>(code)});
+  }
+  return values;
+}
+const std::array<float, 256> kE4m3Values = e4m3_values();
+
+// The four bytes of a register as numbers; returns how many.
+int unpack(OperandFormat format, uint32_t word, float* out) {
+  if (format == OperandFormat::kE4m3) {
+    for (int i = 0; i < 4; ++i) {
+      out[i] = kE4m3Values[word >> (8 * i) & 0xFFU];
+    }
+    return 4;
+  }
+  out[0] = std::bit_cast<float>(word << 16);
+  out[1] = std::bit_cast<float>(word & 0xFFFF0000U);
+  return 2;
+}
+
+// One warp tile as plain matrices. Rows of a are contiguous for each k, so that 16 of them are two vectors.
+struct Tile {
+  int num_rows = 0;
+  int num_columns = 0;
+  int depth = 0;
+  std::vector<float> a;  // [depth][num_rows]
+  std::vector<float> b;  // [num_columns][depth]
+  std::vector<float> c;  // [num_columns][num_rows]
+};
+
+using Lanes8 = float __attribute__((vector_size(32), aligned(4)));
+constexpr int kBlockRows = 16;
+constexpr int kBlockColumns = 4;
+
+// c += a b, each element's products in ascending k, each rounded and then added (the products are exact). The same bits with and
+// without AVX2. num_rows is a multiple of 16, num_columns of 8.
+#if defined(__x86_64__)
+__attribute__((target_clones("avx2", "default")))
+#endif
+void multiply_fp32(Tile& tile) {
+  for (int n = 0; n < tile.num_columns; n += kBlockColumns) {
+    for (int m = 0; m < tile.num_rows; m += kBlockRows) {
+      Lanes8 sums[kBlockColumns][2];
+      for (int j = 0; j < kBlockColumns; ++j) {
+        std::memcpy(sums[j], &tile.c[static_cast<size_t>((n + j) * tile.num_rows + m)], sizeof(sums[j]));
+      }
+      const float* a = &tile.a[static_cast<size_t>(m)];
+      const float* b = &tile.b[static_cast<size_t>(n * tile.depth)];
+      for (int k = 0; k < tile.depth; ++k, a += tile.num_rows) {
+        Lanes8 rows[2];
+        std::memcpy(rows, a, sizeof(rows));
+        for (int j = 0; j < kBlockColumns; ++j) {
+          const float factor = b[j * tile.depth + k];
+          sums[j][0] = sums[j][0] + rows[0] * factor;
+          sums[j][1] = sums[j][1] + rows[1] * factor;
+        }
+      }
+      for (int j = 0; j < kBlockColumns; ++j) {
+        std::memcpy(&tile.c[static_cast<size_t>((n + j) * tile.num_rows + m)], sums[j], sizeof(sums[j]));
+      }
+    }
+  }
+}
+
+// Which k each instruction takes, in the order of its own k: bytes 4t, 4t + 1 first for E4M3 (see multiply_e4m3).
+std::vector<int> instruction_order(OperandFormat format, int depth) {
+  std::vector<int> order;
+  if (format != OperandFormat::kE4m3) {
+    for (int k = 0; k < depth; ++k) {
+      order.push_back(k);
+    }
+    return order;
+  }
+  for (int step = 0; step < depth; step += kTileBytes) {
+    for (int half = 0; half < 2; ++half) {
+      for (int k = 0; k < kTileBytes; k += 4) {
+        order.push_back(step + k + 2 * half);
+        order.push_back(step + k + 2 * half + 1);
+      }
+    }
+  }
+  return order;
+}
+
+void multiply_tensor_core(const TensorCoreStep& step, OperandFormat format, Tile& tile) {
+  const std::vector<int> order = instruction_order(format, tile.depth);
+  const OperandFormat operand = format == OperandFormat::kE4m3 ? OperandFormat::kFp16 : format;
+  std::vector<float> a(order.size());
+  std::vector<float> b(order.size());
+  for (int n = 0; n < tile.num_columns; ++n) {
+    for (size_t i = 0; i < order.size(); ++i) {
+      b[i] = tile.b[static_cast<size_t>(n * tile.depth + order[i])];
+    }
+    for (int m = 0; m < tile.num_rows; ++m) {
+      for (size_t i = 0; i < order.size(); ++i) {
+        a[i] = tile.a[static_cast<size_t>(order[i] * tile.num_rows + m)];
+      }
+      float& c = tile.c[static_cast<size_t>(n * tile.num_rows + m)];
+      c = tensor_core_chain(step, operand, a, b, c);
+    }
+  }
+}
+
+struct ProductOperands {
+  FragmentC* c;
+  const FragmentA* a;
+  const FragmentB* b;
+};
+
+struct ProductCall {
+  OperandFormat format;
+  WarpTile tile;
+};
+
+void gather(void* const* operands, const ProductCall& call, Tile& tile) {
+  const auto& [steps, row_tiles, column_tiles] = call.tile;
+  const int step_depth = call.format == OperandFormat::kE4m3 ? kTileBytes : kTileBytes / 2;
+  const int element_bytes = kTileBytes / step_depth;
+  tile.num_rows = row_tiles * kTileRows;
+  tile.num_columns = column_tiles * kTileColumns;
+  tile.depth = steps * step_depth;
+  tile.a.resize(static_cast<size_t>(tile.depth * tile.num_rows));
+  tile.b.resize(static_cast<size_t>(tile.depth * tile.num_columns));
+  tile.c.resize(static_cast<size_t>(tile.num_rows * tile.num_columns));
+  for (int lane = 0; lane < kWarpLen; ++lane) {
+    const auto& mine = *static_cast<const ProductOperands*>(operands[lane]);
+    for (int step = 0; step < steps; ++step) {
+      for (int r = 0; r < row_tiles; ++r) {
+        for (int i = 0; i < 4; ++i) {
+          float values[4];
+          const int count = unpack(call.format, mine.a[step * row_tiles + r].at[i], values);
+          const int row = r * kTileRows + lane / 4 + 8 * (i % 2);
+          const int k = step * step_depth + (16 * (i / 2) + lane % 4 * 4) / element_bytes;
+          for (int j = 0; j < count; ++j) {
+            tile.a[static_cast<size_t>((k + j) * tile.num_rows + row)] = values[j];
+          }
+        }
+      }
+      for (int n = 0; n < column_tiles; ++n) {
+        for (int i = 0; i < 2; ++i) {
+          const int column = n * kTileColumns + lane / 4;
+          const int k = step * step_depth + (16 * i + lane % 4 * 4) / element_bytes;
+          unpack(call.format,
+                 mine.b[step * column_tiles + n].at[i],
+                 &tile.b[static_cast<size_t>(column * tile.depth + k)]);
+        }
+      }
+    }
+  }
+}
+
+// Calls visit(fragment element, tile element) for all of c.
+template <typename Visit>
+void for_each_c(void* const* operands, const WarpTile& shape, Tile& tile, const Visit& visit) {
+  for (int lane = 0; lane < kWarpLen; ++lane) {
+    FragmentC* c = static_cast<const ProductOperands*>(operands[lane])->c;
+    for (int r = 0; r < shape.row_tiles; ++r) {
+      for (int n = 0; n < shape.column_tiles; ++n) {
+        for (int i = 0; i < 4; ++i) {
+          const int row = r * kTileRows + emulated::row_of_c(lane, i);
+          const int column = n * kTileColumns + emulated::column_of_c(lane, i);
+          visit(c[r * shape.column_tiles + n].at[i], tile.c[static_cast<size_t>(column * tile.num_rows + row)]);
+        }
+      }
+    }
+  }
+}
+
+void multiply_for_warp(void* const* operands, const void* closure) {
+  const auto& call = *static_cast<const ProductCall*>(closure);
+  thread_local Tile tile;
+  gather(operands, call, tile);
+  for_each_c(operands, call.tile, tile, [](const float& mine, float& element) { element = mine; });
+  BlockRunner& runner = *BlockRunner::current();
+  switch (runner.options().accumulation) {
+    case Accumulation::kFp32: multiply_fp32(tile); break;
+    case Accumulation::kHopper: multiply_tensor_core(kHopper16Bit, call.format, tile); break;
+    case Accumulation::kAmpere: multiply_tensor_core(kAmpere16Bit, call.format, tile); break;
+  }
+  for_each_c(operands, call.tile, tile, [](float& mine, const float& element) { mine = element; });
+  runner.flops += int64_t{2} * tile.num_rows * tile.num_columns * tile.depth;
+}
+
+struct LoadOperands {
+  const void* const* rows;
+  Vector<uint32_t, 4>* matrices;
+};
+
+struct LoadCall {
+  int count;
+  Site site;
+};
+
+void load_for_warp(void* const* operands, const void* closure) {
+  const auto& call = *static_cast<const LoadCall*>(closure);
+  BlockRunner& runner = *BlockRunner::current();
+  const int first_thread = runner.thread_id() / kWarpLen * kWarpLen;
+  for (int n = 0; n < call.count; ++n) {
+    for (int from = 0; from < kWarpLen; ++from) {
+      const void* row = static_cast<const LoadOperands*>(operands[from])->rows[n];
+      require_aligned(row, kRowBytes, call.site);
+      if (RaceChecker* checker = runner.checker(); checker != nullptr && checker->watches(row)) {
+        checker->access(first_thread + from, row, kRowBytes, AccessKind::kRead, checker->origin_of(call.site));
+      }
+      std::array<uint32_t, 4> words;
+      std::memcpy(words.data(), row, sizeof(words));
+      for (int word = 0; word < 4; ++word) {
+        const int lane = from % kMatrixRows * 4 + word;
+        static_cast<const LoadOperands*>(operands[lane])->matrices[n].at[from / kMatrixRows] =
+            words[static_cast<size_t>(word)];
+      }
+    }
+  }
+}
+
+constexpr uint32_t kAllLanes = 0xFFFFFFFFU;
+
+}  // namespace
+
+void load_matrices(const void* const* rows, Vector<uint32_t, 4>* matrices, int count, Site site) {
+  LoadOperands mine{rows, matrices};
+  const LoadCall call{count, site};
+  BlockRunner::current()->warp_operation(kAllLanes, "load_matrices", site, &mine, load_for_warp, &call);
+}
+
+void multiply_tile(
+    OperandFormat format, const WarpTile& tile, FragmentC* c, const FragmentA* a, const FragmentB* b, Site site) {
+  ProductOperands mine{c, a, b};
+  const ProductCall call{format, tile};
+  BlockRunner::current()->warp_operation(kAllLanes, "multiply", site, &mine, multiply_for_warp, &call);
+}
+
+}  // namespace gpu::emulation
