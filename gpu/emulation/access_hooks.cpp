@@ -15,23 +15,29 @@ constexpr uint64_t kAccessesPerInterruption = 8;
 
 constinit thread_local bool inside = false;  // the runner and the checker may themselves be inlined into checked code
 
-void note(const void* address, int64_t num_bytes, AccessKind kind, const void* program_counter) {
-  BlockRunner* runner = BlockRunner::current();
-  if (runner == nullptr || inside) {
-    return;
-  }
-  RaceChecker* checker = runner->checker();
-  if (checker == nullptr || !checker->watches(address)) {
-    return;
+// Whose access is it, if anybody's? Guarded, because inline functions of the runner may be compiled checked as well.
+RaceChecker* checker_of(const BlockRunner* runner, const void* address) {
+  if (inside || runner == nullptr) {
+    return nullptr;
   }
   inside = true;
-  const uintptr_t misaligned = reinterpret_cast<uintptr_t>(address) % static_cast<uintptr_t>(num_bytes);
-  if (misaligned != 0 && (num_bytes & (num_bytes - 1)) == 0) {
-    inside = false;
+  RaceChecker* checker = runner->checker();
+  checker = checker != nullptr && checker->watches(address) ? checker : nullptr;
+  inside = false;
+  return checker;
+}
+
+void note(const void* address, int64_t num_bytes, AccessKind kind, const void* program_counter) {
+  BlockRunner* runner = BlockRunner::current();
+  RaceChecker* checker = checker_of(runner, address);
+  if (checker == nullptr) {
+    return;
+  }
+  const bool is_scalar = (num_bytes & (num_bytes - 1)) == 0;
+  if (is_scalar && reinterpret_cast<uintptr_t>(address) % static_cast<uintptr_t>(num_bytes) != 0) {
     runner->misaligned(address, num_bytes, program_counter);
   }
   checker->access(runner->thread_id(), address, num_bytes, kind, RaceChecker::origin_of(program_counter));
-  inside = false;
   if (runner->options().order.kind == OrderKind::kRandom && runner->random() % kAccessesPerInterruption == 0) {
     runner->interrupt();
   }

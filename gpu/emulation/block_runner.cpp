@@ -22,8 +22,8 @@ constexpr auto kCanary = std::byte{0xA5};
 constexpr auto kPoison = std::byte{0xFF};  // NaN as BF16, FP32, FP64 and E4M3
 constexpr size_t kArenaBytes = static_cast<size_t>(kMaxSharedBytes) + kCanaryBytes;
 
-// Blocks run one after another, so a loop that waits for another block would never end.
-constexpr int kMaxLonelyYields = 10000;
+// Of a loop that waits, while nobody in the block exits or meets: after so many a thread it is taken to wait forever.
+constexpr int kMaxYieldsOfAThread = 200;
 
 constinit thread_local BlockRunner* current_runner = nullptr;
 
@@ -62,7 +62,7 @@ void BlockRunner::prepare(const GridLaunch& launch, Index3 block) {
   block_ = block;
   num_threads_ = static_cast<int>(launch.block.count());
   num_exited_ = 0;
-  num_lonely_yields_ = 0;
+  num_fruitless_yields_ = 0;
   if (threads_.size() < static_cast<size_t>(num_threads_)) {
     threads_.resize(static_cast<size_t>(num_threads_));
     meetings_.resize(static_cast<size_t>(num_threads_ / kWarpLen));
@@ -177,6 +177,7 @@ void BlockRunner::become(int thread) {
 void BlockRunner::exit_thread() {
   threads_[static_cast<size_t>(running_)].status = Status::kExited;
   ++num_exited_;
+  num_fruitless_yields_ = 0;
   if (!barrier_.waiting.empty()) {
     fail(FaultKind::kDivergence,
          fmt::format("thread {} exited while {} thread(s) wait at sync_threads", running_, barrier_.waiting.size()),
@@ -209,6 +210,7 @@ int BlockRunner::take_runnable() {
 
 // Ascending thread ids come in; they run in the order of the options.
 void BlockRunner::make_runnable(const int* threads, int count) {
+  num_fruitless_yields_ = 0;
   for (int i = 0; i < count; ++i) {
     const int thread = options_.order.kind == OrderKind::kReverse ? threads[count - 1 - i] : threads[i];
     threads_[static_cast<size_t>(thread)].status = Status::kCanRun;
@@ -247,12 +249,10 @@ void BlockRunner::wait_here(const char* what, Site site) {
 }
 
 void BlockRunner::yield() {
-  const bool alone = !any_runnable() && next_to_start_ == start_order_.size();
-  num_lonely_yields_ = alone ? num_lonely_yields_ + 1 : 0;
-  if (num_lonely_yields_ > kMaxLonelyYields) {
+  if (++num_fruitless_yields_ > kMaxYieldsOfAThread * num_threads_) {
     fail(FaultKind::kDeadlock,
-         "waits in a loop for a value that no thread of this block can write any more",
-         Site{"yield", 0});
+         "waits in a loop for a value that no thread of this block writes; blocks run one after another here",
+         Site{"spin_hint", 0});
   }
   threads_[static_cast<size_t>(running_)].status = Status::kCanRun;
   runnable_.push_back(running_);

@@ -136,7 +136,7 @@ class BlockRunner {
   std::vector<Thread> threads_;
   int num_threads_ = 0;
   int num_exited_ = 0;
-  int num_lonely_yields_ = 0;
+  int num_fruitless_yields_ = 0;
   std::vector<int> start_order_;
   size_t next_to_start_ = 0;
   std::vector<int> runnable_;  // from first_runnable_ on

@@ -47,7 +47,7 @@ struct Tile {
   std::vector<float> c;  // [num_columns][num_rows]
 };
 
-using Lanes8 = float __attribute__((vector_size(32), aligned(4)));
+using Lanes8 = float __attribute__((vector_size(32), aligned(4), may_alias));
 constexpr int kBlockRows = 16;
 constexpr int kBlockColumns = 4;
 
@@ -59,24 +59,45 @@ __attribute__((target_clones("avx2", "default")))
 void multiply_fp32(Tile& tile) {
   for (int n = 0; n < tile.num_columns; n += kBlockColumns) {
     for (int m = 0; m < tile.num_rows; m += kBlockRows) {
-      Lanes8 sums[kBlockColumns][2];
-      for (int j = 0; j < kBlockColumns; ++j) {
-        std::memcpy(sums[j], &tile.c[static_cast<size_t>((n + j) * tile.num_rows + m)], sizeof(sums[j]));
-      }
+      // Named one by one: kept in an array, the sums would live in memory.
+      float* const c = &tile.c[static_cast<size_t>(n * tile.num_rows + m)];
+      const auto at = [&](int column, int half) -> Lanes8& {
+        return *reinterpret_cast<Lanes8*>(c + column * tile.num_rows + half * 8);
+      };
+      Lanes8 sum00 = at(0, 0);
+      Lanes8 sum01 = at(0, 1);
+      Lanes8 sum10 = at(1, 0);
+      Lanes8 sum11 = at(1, 1);
+      Lanes8 sum20 = at(2, 0);
+      Lanes8 sum21 = at(2, 1);
+      Lanes8 sum30 = at(3, 0);
+      Lanes8 sum31 = at(3, 1);
       const float* a = &tile.a[static_cast<size_t>(m)];
       const float* b = &tile.b[static_cast<size_t>(n * tile.depth)];
-      for (int k = 0; k < tile.depth; ++k, a += tile.num_rows) {
-        Lanes8 rows[2];
-        std::memcpy(rows, a, sizeof(rows));
-        for (int j = 0; j < kBlockColumns; ++j) {
-          const float factor = b[j * tile.depth + k];
-          sums[j][0] = sums[j][0] + rows[0] * factor;
-          sums[j][1] = sums[j][1] + rows[1] * factor;
-        }
+      for (int k = 0; k < tile.depth; ++k, a += tile.num_rows, ++b) {
+        const Lanes8 rows0 = *reinterpret_cast<const Lanes8*>(a);
+        const Lanes8 rows1 = *reinterpret_cast<const Lanes8*>(a + 8);
+        const float b0 = b[0];
+        const float b1 = b[tile.depth];
+        const float b2 = b[2 * tile.depth];
+        const float b3 = b[3 * tile.depth];
+        sum00 = sum00 + rows0 * b0;
+        sum01 = sum01 + rows1 * b0;
+        sum10 = sum10 + rows0 * b1;
+        sum11 = sum11 + rows1 * b1;
+        sum20 = sum20 + rows0 * b2;
+        sum21 = sum21 + rows1 * b2;
+        sum30 = sum30 + rows0 * b3;
+        sum31 = sum31 + rows1 * b3;
       }
-      for (int j = 0; j < kBlockColumns; ++j) {
-        std::memcpy(&tile.c[static_cast<size_t>((n + j) * tile.num_rows + m)], sums[j], sizeof(sums[j]));
-      }
+      at(0, 0) = sum00;
+      at(0, 1) = sum01;
+      at(1, 0) = sum10;
+      at(1, 1) = sum11;
+      at(2, 0) = sum20;
+      at(2, 1) = sum21;
+      at(3, 0) = sum30;
+      at(3, 1) = sum31;
     }
   }
 }

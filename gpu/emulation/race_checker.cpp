@@ -11,7 +11,7 @@ namespace gpu::emulation {
 namespace {
 
 constexpr Origin kIsSite = 0x80000000U;
-constexpr size_t kMaxReported = 8;
+constexpr size_t kMaxReported = 3;
 
 }  // namespace
 
@@ -168,28 +168,33 @@ bool RaceChecker::ordered(const ShadowAccess& earlier, const ShadowAccess& later
   });
 }
 
-void RaceChecker::check_cell(ShadowCell& cell, const ShadowAccess& now, const void* address, bool is_write) {
-  const auto name = [](const ShadowAccess& access, bool write) {
-    return access.is_atomic ? "atomic" : write ? "write" : "read";
-  };
-  if (!(cell.write.is_atomic && now.is_atomic) && !ordered(cell.write, now)) {
-    report(cell.write, name(cell.write, true), now, name(now, is_write), address);
-  }
-  const bool finishes_copy = is_write && cell.write.is_pending && cell.write.thread == now.thread;
-  if (cell.write.is_pending && !finishes_copy && cell.write.run == now.run) {
-    report(cell.write, "asynchronous copy (not waited for)", now, name(now, is_write), address);
-  }
-  if (is_write) {
-    if (!(cell.read.is_atomic && now.is_atomic) && !ordered(cell.read, now)) {
-      report(cell.read, "read", now, name(now, true), address);
+void RaceChecker::check_cell(ShadowCell& cell, const ShadowAccess& now, const void* address, AccessKind kind) {
+  const char* const what = kind == AccessKind::kRead ? "read" : kind == AccessKind::kAtomic ? "atomic" : "write";
+  const auto check = [&](const ShadowAccess& earlier, const char* earlier_what) {
+    if (!ordered(earlier, now)) {
+      report(earlier, earlier_what, now, what, address);
     }
+  };
+  const bool finishes_copy = kind == AccessKind::kWrite && cell.write.is_pending && cell.write.thread == now.thread;
+  if (cell.write.is_pending && !finishes_copy && cell.write.run == now.run) {
+    report(cell.write, "asynchronous copy (not waited for)", now, what, address);
+  }
+  check(cell.write, "write");
+  if (kind != AccessKind::kAtomic) {
+    check(cell.atomic, "atomic");
+  }
+  if (kind != AccessKind::kRead) {
+    check(cell.read, "read");
+  }
+  if (kind == AccessKind::kWrite || kind == AccessKind::kPendingWrite) {
     cell.write = now;
     return;
   }
-  const bool forget = ordered(cell.read, now);
-  const bool several = !forget || (cell.read.several && cell.read.run == now.run && cell.read.time >= block_time_);
-  cell.read = now;
-  cell.read.several = several;
+  // Several accesses that need no order among each other: the last one stands for all.
+  ShadowAccess& last = kind == AccessKind::kRead ? cell.read : cell.atomic;
+  const bool several = !ordered(last, now) || (last.several && last.run == now.run && last.time >= block_time_);
+  last = now;
+  last.several = several;
 }
 
 bool RaceChecker::watches(const void* address) const {
@@ -242,7 +247,6 @@ void RaceChecker::access(int thread, const void* address, int64_t num_bytes, Acc
                          .time = time_,
                          .origin = origin,
                          .thread = static_cast<uint16_t>(thread),
-                         .is_atomic = kind == AccessKind::kAtomic,
                          .is_pending = kind == AccessKind::kPendingWrite};
   auto begin = reinterpret_cast<uintptr_t>(address);
   const uintptr_t end = begin + static_cast<uintptr_t>(num_bytes);
@@ -257,8 +261,9 @@ void RaceChecker::access(int thread, const void* address, int64_t num_bytes, Acc
       if (!is_device) {  // an earlier block had shared memory of its own
         cell.write = cell.write.run == run_ ? cell.write : ShadowAccess{};
         cell.read = cell.read.run == run_ ? cell.read : ShadowAccess{};
+        cell.atomic = cell.atomic.run == run_ ? cell.atomic : ShadowAccess{};
       }
-      check_cell(cell, now, reinterpret_cast<const void*>(at), is_write);
+      check_cell(cell, now, reinterpret_cast<const void*>(at), kind);
     });
     if (is_device) {
       if (page.counted_launch != launches_.size()) {

@@ -1,4 +1,4 @@
-// What is remembered about each byte of checked memory: the last write and the last read.
+// What is remembered about each byte of checked memory: the last plain write, read and atomic operation.
 #pragma once
 
 #include <array>
@@ -12,7 +12,6 @@ struct ShadowAccess {
   uint32_t time = 0;
   uint32_t origin = 0;
   uint16_t thread = 0;
-  bool is_atomic = false;
   bool is_pending = false;  // writes: an asynchronous copy that nobody has waited for yet
   bool several = false;     // reads: by other threads as well, and nothing orders them among each other
 };
@@ -20,6 +19,7 @@ struct ShadowAccess {
 struct ShadowCell {
   ShadowAccess write;
   ShadowAccess read;
+  ShadowAccess atomic;
 };
 
 inline constexpr uintptr_t kShadowPageBytes = 4096;

@@ -5,7 +5,9 @@
 
 #include <array>
 #include <cstdio>
+#include <map>
 #include <memory>
+#include <mutex>
 
 extern "C" const char __ehdr_start;  // the linker's: first byte of the image
 
@@ -15,7 +17,9 @@ uintptr_t image_base() {
   return reinterpret_cast<uintptr_t>(&__ehdr_start);
 }
 
-std::string source_line(uintptr_t program_counter) {
+namespace {
+
+std::string look_up(uintptr_t program_counter) {
   // The call that reported the access returned to this address: one byte less lies inside the line.
   const uintptr_t offset = program_counter - image_base() - 1;
   const std::string unknown = fmt::format("{:#x}", offset);
@@ -36,6 +40,19 @@ std::string source_line(uintptr_t program_counter) {
     }
   }
   return unknown;
+}
+
+}  // namespace
+
+std::string source_line(uintptr_t program_counter) {
+  static std::mutex mutex;
+  static std::map<uintptr_t, std::string> known;  // starting a program costs milliseconds
+  const std::lock_guard lock(mutex);
+  auto found = known.find(program_counter);
+  if (found == known.end()) {
+    found = known.emplace(program_counter, look_up(program_counter)).first;
+  }
+  return found->second;
 }
 
 }  // namespace gpu::emulation

@@ -1,15 +1,28 @@
-// Every kernel, compiled for the device: including a kernel and taking its launcher's address instantiates it.
+// Every kernel, compiled for the device: taking a launcher's address instantiates its kernels.
+#include "gpu/kernels/combine.cuh"
+#include "gpu/kernels/embed.cuh"
 #include "gpu/kernels/fp8_linear.cuh"
 #include "gpu/kernels/rms_norm.cuh"
+#include "gpu/kernels/router.cuh"
+#include "gpu/kernels/swiglu.cuh"
 
 namespace gpu::DSV3_BACKEND {
 
 struct Launchers {
+  void (*combine)(Stream, const CombineArguments&);
+  void (*embed)(Stream, const EmbedArguments&);
   void (*fp8_linear)(Stream, const Fp8LinearArguments&);
   void (*rms_norm)(Stream, const RmsNormArguments&);
+  void (*router)(Stream, const RouterArguments&);
+  void (*swiglu)(Stream, const SwigluArguments&);
 };
 
 extern const Launchers kLaunchers;
-const Launchers kLaunchers{.fp8_linear = fp8_linear, .rms_norm = rms_norm};
+const Launchers kLaunchers{.combine = combine,
+                           .embed = embed,
+                           .fp8_linear = fp8_linear,
+                           .rms_norm = rms_norm,
+                           .router = router,
+                           .swiglu = swiglu};
 
 }  // namespace gpu::DSV3_BACKEND

@@ -211,10 +211,16 @@ const std::vector<Planted>& all_planted() {
        FaultKind::kBadStream,
        [](World& w, bool faulty) {
          w.device.begin_capture(w.stream);
-         if (faulty) {
-           (void)w.device.allocate(256, "too late");
+         const auto end = [&] { (void)w.device.end_capture(w.stream); };
+         try {
+           if (faulty) {
+             (void)w.device.allocate(256, "too late");
+           }
+         } catch (...) {
+           end();  // the world releases its buffers
+           throw;
          }
-         (void)w.device.end_capture(w.stream);
+         end();
        }},
       {"too_much_memory",
        FaultKind::kOutOfMemory,
@@ -264,8 +270,8 @@ TEST_P(PlantedFault, IsFoundInEveryOrder_AndOnlyWhenItIsThere) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, PlantedFault, testing::ValuesIn(all_planted()), [](const auto& info) {
-  return std::string(info.param.name);
+INSTANTIATE_TEST_SUITE_P(All, PlantedFault, testing::ValuesIn(all_planted()), [](const auto& planted) {
+  return std::string(planted.param.name);
 });
 
 TEST(PlantedFaults, AreAtLeastThirty) {
