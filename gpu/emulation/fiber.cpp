@@ -121,6 +121,7 @@ Fiber::~Fiber() {
 
 void Fiber::reset() {
   fake_stack_ = nullptr;
+  thread_stack_ = nullptr;
 #ifdef DSV3_ADDRESS_SANITIZER
   __asan_unpoison_memory_region(stack_ + kGuardBytes, kStackBytes - kGuardBytes);
 #endif
