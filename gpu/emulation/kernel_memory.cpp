@@ -23,6 +23,10 @@ void note(const void* address, int num_bytes, AccessKind kind, Site site) {
 }
 
 void move_bytes(const PendingCopy& copy) {
+  if (copy.valid_bytes == kCopyBytes) {  // nearly always, and a known size is one instruction
+    std::memcpy(copy.to, copy.from, kCopyBytes);
+    return;
+  }
   std::memset(copy.to, 0, static_cast<size_t>(copy.bytes));
   std::memcpy(copy.to, copy.from, static_cast<size_t>(copy.valid_bytes));
 }

@@ -5,7 +5,6 @@
 #include <cstring>
 #include <vector>
 
-#include "gpu/emulation/convert.hpp"
 #include "gpu/emulation/kernel_memory.hpp"
 #include "gpu/emulation/race_checker.hpp"
 
@@ -15,26 +14,33 @@ namespace {
 constexpr int kMatrixRows = 8;
 constexpr int kRowBytes = 16;
 
-std::array<float, 256> e4m3_values() {
-  std::array<float, 256> values;
-  for (size_t code = 0; code < values.size(); ++code) {
-    values[code] = emulated::to_float(fp8_e4m3{static_cast<uint8_t>(code)});
+// E4M3 codes as numbers. Exponent and fraction moved to FP32's places mean the number times 2^-120 (convert.hpp); a loop that compilers
+// turn into vectors.
+#if defined(__x86_64__)
+__attribute__((target_clones("avx2", "default")))
+#endif
+void decode_e4m3(const uint8_t* codes, float* values, size_t count) {
+  for (size_t i = 0; i < count; ++i) {
+    const uint32_t code = codes[i];
+    const uint32_t magnitude = code & 0x7FU;
+    const float value = std::bit_cast<float>((code & 0x80U) << 24 | magnitude << 20) * 0x1p120f;
+    values[i] = magnitude == 0x7F ? std::bit_cast<float>(0x7FC00000U) : value;
   }
-  return values;
 }
-const std::array<float, 256> kE4m3Values = e4m3_values();
 
-// The four bytes of a register as numbers; returns how many.
-int unpack(OperandFormat format, uint32_t word, float* out) {
-  if (format == OperandFormat::kE4m3) {
-    for (int i = 0; i < 4; ++i) {
-      out[i] = kE4m3Values[word >> (8 * i) & 0xFFU];
-    }
-    return 4;
+void decode_bf16(const uint8_t* bytes, float* values, size_t count) {
+  for (size_t i = 0; i < count; ++i) {
+    values[i] =
+        std::bit_cast<float>(static_cast<uint32_t>(bytes[2 * i + 1]) << 24 | static_cast<uint32_t>(bytes[2 * i]) << 16);
   }
-  out[0] = std::bit_cast<float>(word << 16);
-  out[1] = std::bit_cast<float>(word & 0xFFFF0000U);
-  return 2;
+}
+
+void decode(OperandFormat format, const std::vector<uint8_t>& bytes, float* values, size_t count) {
+  if (format == OperandFormat::kE4m3) {
+    decode_e4m3(bytes.data(), values, count);
+  } else {
+    decode_bf16(bytes.data(), values, count);
+  }
 }
 
 // One warp tile as plain matrices. Rows of a are contiguous for each k, so that 16 of them are two vectors.
@@ -45,6 +51,10 @@ struct Tile {
   std::vector<float> a;  // [depth][num_rows]
   std::vector<float> b;  // [num_columns][depth]
   std::vector<float> c;  // [num_columns][num_rows]
+  // On the way: codes as they lie in a row of a or a column of b, and a before it is transposed.
+  std::vector<uint8_t> a_bytes;
+  std::vector<uint8_t> b_bytes;
+  std::vector<float> a_rows;
 };
 
 using Lanes8 = float __attribute__((vector_size(32), aligned(4), may_alias));
@@ -155,36 +165,43 @@ struct ProductCall {
 void gather(void* const* operands, const ProductCall& call, Tile& tile) {
   const auto& [steps, row_tiles, column_tiles] = call.tile;
   const int step_depth = call.format == OperandFormat::kE4m3 ? kTileBytes : kTileBytes / 2;
-  const int element_bytes = kTileBytes / step_depth;
   tile.num_rows = row_tiles * kTileRows;
   tile.num_columns = column_tiles * kTileColumns;
   tile.depth = steps * step_depth;
   tile.a.resize(static_cast<size_t>(tile.depth * tile.num_rows));
+  tile.a_rows.resize(tile.a.size());
   tile.b.resize(static_cast<size_t>(tile.depth * tile.num_columns));
   tile.c.resize(static_cast<size_t>(tile.num_rows * tile.num_columns));
+  const int row_bytes = steps * kTileBytes;
+  tile.a_bytes.resize(static_cast<size_t>(tile.num_rows * row_bytes));
+  tile.b_bytes.resize(static_cast<size_t>(tile.num_columns * row_bytes));
   for (int lane = 0; lane < kWarpLen; ++lane) {
     const auto& mine = *static_cast<const ProductOperands*>(operands[lane]);
     for (int step = 0; step < steps; ++step) {
+      const int byte = step * kTileBytes + lane % 4 * 4;
       for (int r = 0; r < row_tiles; ++r) {
         for (int i = 0; i < 4; ++i) {
-          float values[4];
-          const int count = unpack(call.format, mine.a[step * row_tiles + r].at[i], values);
           const int row = r * kTileRows + lane / 4 + 8 * (i % 2);
-          const int k = step * step_depth + (16 * (i / 2) + lane % 4 * 4) / element_bytes;
-          for (int j = 0; j < count; ++j) {
-            tile.a[static_cast<size_t>((k + j) * tile.num_rows + row)] = values[j];
-          }
+          std::memcpy(&tile.a_bytes[static_cast<size_t>(row * row_bytes + byte + 16 * (i / 2))],
+                      &mine.a[step * row_tiles + r].at[i],
+                      sizeof(uint32_t));
         }
       }
       for (int n = 0; n < column_tiles; ++n) {
         for (int i = 0; i < 2; ++i) {
           const int column = n * kTileColumns + lane / 4;
-          const int k = step * step_depth + (16 * i + lane % 4 * 4) / element_bytes;
-          unpack(call.format,
-                 mine.b[step * column_tiles + n].at[i],
-                 &tile.b[static_cast<size_t>(column * tile.depth + k)]);
+          std::memcpy(&tile.b_bytes[static_cast<size_t>(column * row_bytes + byte + 16 * i)],
+                      &mine.b[step * column_tiles + n].at[i],
+                      sizeof(uint32_t));
         }
       }
+    }
+  }
+  decode(call.format, tile.b_bytes, tile.b.data(), tile.b.size());
+  decode(call.format, tile.a_bytes, tile.a_rows.data(), tile.a_rows.size());
+  for (int row = 0; row < tile.num_rows; ++row) {
+    for (int k = 0; k < tile.depth; ++k) {
+      tile.a[static_cast<size_t>(k * tile.num_rows + row)] = tile.a_rows[static_cast<size_t>(row * tile.depth + k)];
     }
   }
 }
