@@ -1,0 +1,72 @@
+// How long one MoE layer takes: dispatch, the experts, combine, and waiting for the slowest rank. Routing is sampled, so the answer
+// is a distribution; a step is the sum over layers of each layer's slowest rank, never the slowest rank of the sums.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "simulator/all_to_all.hpp"
+#include "simulator/hardware.hpp"
+#include "simulator/placement.hpp"
+#include "simulator/routing.hpp"
+
+namespace simulator {
+
+// One layer of one step. dispatch, compute and combine are what the average rank spends working; wait_us is what the slowest rank
+// adds to that. The four add up to the time of the layer.
+struct MoeLayerTime {
+  double dispatch_us = 0;
+  double compute_us = 0;
+  double combine_us = 0;
+  double wait_us = 0;
+
+  [[nodiscard]] double total_us() const { return dispatch_us + compute_us + combine_us + wait_us; }
+};
+
+// What a rank computes in one layer.
+struct RankLoad {
+  int64_t num_tokens = 0;          // token copies, that is rows of the grouped product
+  int64_t num_active_experts = 0;  // slots with at least one row, whose weights are read
+  double rows_per_expert = 0;      // num_tokens / num_active_experts; 0 when there are none
+};
+
+using ExpertTime = std::function<double(const RankLoad&)>;  // us; monotonic in each field
+
+struct MoeDeployment {
+  Hardware hardware;
+  AllToAllBackend backend = AllToAllBackend::kDeepEpLowLatency;
+  NetworkLink link = NetworkLink::kInfiniBand;
+  int64_t num_ranks = 0;        // EP size
+  int64_t tokens_per_rank = 0;  // each rank's own tokens; a step has num_ranks * tokens_per_rank
+  int64_t hidden_size = 7168;
+  Router router;
+  ExpertTime expert_time;
+};
+
+// One layer's part of it.
+struct MoeLayer {
+  std::vector<double> popularity;  // [num_experts], share of the token copies; sums to 1
+  Placement placement;
+};
+
+// `num_steps` samples of the layer. Sample i depends on (seed, layer_idx, i) alone: the same numbers for every placement and
+// back end that one compares. Throws InputError for a deployment that cannot be.
+std::vector<MoeLayerTime> sample_moe_layer(
+    const MoeDeployment& deployment, const MoeLayer& layer, int64_t layer_idx, int64_t num_steps, uint64_t seed);
+
+// The same as numbers, without sampling: the mean of each part and quantiles of the total, normal approximation. Tested against the
+// samples.
+struct MoeLayerEstimate {
+  MoeLayerTime mean;
+  double total_stddev_us = 0;
+};
+MoeLayerEstimate estimate_moe_layer(const MoeDeployment& deployment, const MoeLayer& layer);
+
+// All layers: sample i is the sum over the layers of sample i.
+std::vector<MoeLayerTime> sample_moe_step(const MoeDeployment& deployment,
+                                          const std::vector<MoeLayer>& layers,
+                                          int64_t num_steps,
+                                          uint64_t seed);
+
+}  // namespace simulator
