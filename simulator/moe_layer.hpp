@@ -8,6 +8,7 @@
 
 #include "simulator/all_to_all.hpp"
 #include "simulator/hardware.hpp"
+#include "simulator/layer_traffic.hpp"
 #include "simulator/placement.hpp"
 #include "simulator/routing.hpp"
 
@@ -24,14 +25,8 @@ struct MoeLayerTime {
   [[nodiscard]] double total_us() const { return dispatch_us + compute_us + combine_us + wait_us; }
 };
 
-// What a rank computes in one layer.
-struct RankLoad {
-  int64_t num_tokens = 0;          // token copies, that is rows of the grouped product
-  int64_t num_active_experts = 0;  // slots with at least one row, whose weights are read
-  double rows_per_expert = 0;      // num_tokens / num_active_experts; 0 when there are none
-};
-
-using ExpertTime = std::function<double(const RankLoad&)>;  // us; monotonic in each field
+// Time of a rank's experts (gate, up, activation, down) in us. Must not fall when more tokens or active experts come.
+using ExpertTime = std::function<double(const RankLoad&)>;
 
 struct MoeDeployment {
   Hardware hardware;
@@ -55,13 +50,13 @@ struct MoeLayer {
 std::vector<MoeLayerTime> sample_moe_layer(
     const MoeDeployment& deployment, const MoeLayer& layer, int64_t layer_idx, int64_t num_steps, uint64_t seed);
 
-// The same as numbers, without sampling: the mean of each part and quantiles of the total, normal approximation. Tested against the
-// samples.
+// The same without sampling: rows of ranks as independent normal variables. Means of the parts, and of the total the mean and
+// standard deviation of the sum of two maxima over ranks. Held against the samples by tests/simulator/moe_layer_test.cpp.
 struct MoeLayerEstimate {
   MoeLayerTime mean;
   double total_stddev_us = 0;
 };
-MoeLayerEstimate estimate_moe_layer(const MoeDeployment& deployment, const MoeLayer& layer);
+MoeLayerEstimate estimate_moe_layer(const MoeDeployment& deployment, const MoeLayer& layer, uint64_t seed);
 
 // All layers: sample i is the sum over the layers of sample i.
 std::vector<MoeLayerTime> sample_moe_step(const MoeDeployment& deployment,

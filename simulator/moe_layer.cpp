@@ -1,0 +1,202 @@
+#include "simulator/moe_layer.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "model/check.hpp"
+#include "simulator/expert_sampler.hpp"
+#include "simulator/max_of_normals.hpp"
+
+namespace simulator {
+namespace {
+
+constexpr int64_t kCountStream = 2;
+
+AllToAll all_to_all_of(const MoeDeployment& deployment) {
+  return AllToAll({.hardware = deployment.hardware,
+                   .backend = deployment.backend,
+                   .link = deployment.link,
+                   .num_ranks = deployment.num_ranks,
+                   .hidden_size = deployment.hidden_size,
+                   .num_experts = deployment.router.num_experts});
+}
+
+void check_deployment(const MoeDeployment& deployment, const MoeLayer& layer) {
+  if (deployment.num_ranks < 1 || deployment.tokens_per_rank < 1) {
+    model::throw_input_error("{} ranks with {} tokens each: expected at least one of both",
+                             deployment.num_ranks,
+                             deployment.tokens_per_rank);
+  }
+  CHECK(deployment.expert_time);
+  CHECK_EQ(static_cast<int64_t>(layer.popularity.size()), deployment.router.num_experts);
+  CHECK_EQ(layer.placement.num_experts, deployment.router.num_experts);
+  CHECK_EQ(layer.placement.num_ranks, deployment.num_ranks);
+}
+
+// Adds up ranks: the mean of each part, and the slowest of dispatch with compute and of combine.
+class RankMaximum {
+ public:
+  void add(double dispatch_us, double compute_us, double combine_us) {
+    sum_.dispatch_us += dispatch_us;
+    sum_.compute_us += compute_us;
+    sum_.combine_us += combine_us;
+    slowest_before_ = std::max(slowest_before_, dispatch_us + compute_us);
+    slowest_combine_ = std::max(slowest_combine_, combine_us);
+    num_ranks_ += 1;
+  }
+
+  [[nodiscard]] MoeLayerTime time() const {
+    MoeLayerTime time{.dispatch_us = sum_.dispatch_us / num_ranks_,
+                      .compute_us = sum_.compute_us / num_ranks_,
+                      .combine_us = sum_.combine_us / num_ranks_};
+    // Rounding may leave a tiny negative number where all ranks are equal.
+    time.wait_us = std::max(0.0, slowest_before_ + slowest_combine_ - time.total_us());
+    return time;
+  }
+
+ private:
+  MoeLayerTime sum_;
+  double slowest_before_ = 0;
+  double slowest_combine_ = 0;
+  double num_ranks_ = 0;
+};
+
+}  // namespace
+
+std::vector<MoeLayerTime> sample_moe_layer(
+    const MoeDeployment& deployment, const MoeLayer& layer, int64_t layer_idx, int64_t num_steps, uint64_t seed) {
+  check_deployment(deployment, layer);
+  const AllToAll all_to_all = all_to_all_of(deployment);
+  const LayerTraffic traffic(all_to_all,
+                             deployment.backend,
+                             deployment.router,
+                             layer.placement,
+                             deployment.tokens_per_rank,
+                             layer.popularity,
+                             seed);
+  std::vector<MoeLayerTime> samples;
+  samples.reserve(static_cast<size_t>(num_steps));
+  std::vector<double> rows(static_cast<size_t>(deployment.num_ranks));
+  for (int64_t step = 0; step < num_steps; ++step) {
+    CounterRandom random(seed, kCountStream, layer_idx, step);
+    const std::vector<int64_t> counts =
+        sample_expert_counts(layer.popularity, traffic.num_tokens(), deployment.router.experts_per_token, random);
+    const std::vector<RankLoad> loads = traffic.loads(counts, step);
+    std::ranges::transform(
+        loads, rows.begin(), [](const RankLoad& load) { return static_cast<double>(load.num_tokens); });
+    const std::vector<TierCopies> copies = traffic.copies(rows);
+    RankMaximum ranks;
+    for (size_t rank = 0; rank < loads.size(); ++rank) {
+      ranks.add(all_to_all.dispatch_us(copies[rank]),
+                deployment.expert_time(loads[rank]),
+                all_to_all.combine_us(copies[rank]));
+    }
+    samples.push_back(ranks.time());
+  }
+  return samples;
+}
+
+std::vector<MoeLayerTime> sample_moe_step(const MoeDeployment& deployment,
+                                          const std::vector<MoeLayer>& layers,
+                                          int64_t num_steps,
+                                          uint64_t seed) {
+  std::vector<MoeLayerTime> steps(static_cast<size_t>(num_steps));
+  for (size_t layer = 0; layer < layers.size(); ++layer) {
+    const std::vector<MoeLayerTime> samples =
+        sample_moe_layer(deployment, layers[layer], static_cast<int64_t>(layer), num_steps, seed);
+    for (size_t i = 0; i < samples.size(); ++i) {
+      steps[i].dispatch_us += samples[i].dispatch_us;
+      steps[i].compute_us += samples[i].compute_us;
+      steps[i].combine_us += samples[i].combine_us;
+      steps[i].wait_us += samples[i].wait_us;
+    }
+  }
+  return steps;
+}
+
+MoeLayerEstimate estimate_moe_layer(const MoeDeployment& deployment, const MoeLayer& layer, uint64_t seed) {
+  check_deployment(deployment, layer);
+  const AllToAll all_to_all = all_to_all_of(deployment);
+  const LayerTraffic traffic(all_to_all,
+                             deployment.backend,
+                             deployment.router,
+                             layer.placement,
+                             deployment.tokens_per_rank,
+                             layer.popularity,
+                             seed);
+  const Placement& placement = layer.placement;
+  const auto num_ranks = static_cast<size_t>(placement.num_ranks);
+  std::vector<double> copies_of(layer.popularity.size(), 0.0);
+  for (const int64_t expert : placement.expert_of_slot) {
+    if (expert != Placement::kEmptySlot) {
+      copies_of[static_cast<size_t>(expert)] += 1;
+    }
+  }
+  const auto num_tokens = static_cast<double>(traffic.num_tokens());
+  const auto k = static_cast<double>(deployment.router.experts_per_token);
+  std::vector<double> rows(num_ranks, 0.0);
+  std::vector<double> variance(num_ranks, 0.0);
+  std::vector<double> active(num_ranks, 0.0);
+  std::vector<double> active_variance(num_ranks, 0.0);
+  for (int64_t slot = 0; slot < placement.num_slots(); ++slot) {
+    const int64_t id = placement.expert_of_slot[static_cast<size_t>(slot)];
+    if (id == Placement::kEmptySlot) {
+      continue;
+    }
+    const auto expert = static_cast<size_t>(id);
+    const auto rank = static_cast<size_t>(placement.rank_of_slot(slot));
+    const double chosen = std::min(1.0, k * layer.popularity[expert]);  // by one token
+    const double share = 1 / copies_of[expert];
+    rows[rank] += num_tokens * chosen * share;
+    variance[rank] += num_tokens * chosen * (1 - layer.popularity[expert]) * share * share;
+    const double idle = std::pow(1 - chosen * share, num_tokens);
+    active[rank] += 1 - idle;
+    active_variance[rank] += idle * (1 - idle);
+  }
+  const auto compute_us = [&](double rank_rows, double rank_active) {
+    // Between whole numbers the time is interpolated.
+    const auto at = [&](double whole_rows, double whole_active) {
+      RankLoad load{.num_tokens = static_cast<int64_t>(whole_rows),
+                    .num_active_experts = static_cast<int64_t>(whole_active)};
+      load.rows_per_expert = whole_active > 0 ? whole_rows / whole_active : 0;
+      return deployment.expert_time(load);
+    };
+    const double low = std::floor(rank_active);
+    const double part = rank_active - low;
+    const double whole_rows = std::max(0.0, std::round(rank_rows));
+    return (1 - part) * at(whole_rows, low) + (part > 0 ? part * at(whole_rows, low + 1) : 0.0);
+  };
+  std::vector<double> spread_rows = rows;
+  for (size_t rank = 0; rank < num_ranks; ++rank) {
+    spread_rows[rank] += std::sqrt(variance[rank]);
+  }
+  const std::vector<TierCopies> copies = traffic.copies(rows);
+  MoeLayerEstimate estimate;
+  std::vector<Normal> before;
+  std::vector<Normal> after;
+  for (size_t rank = 0; rank < num_ranks; ++rank) {
+    // One standard deviation more rows on this rank alone.
+    std::vector<double> shifted = rows;
+    shifted[rank] = spread_rows[rank];
+    const TierCopies more = traffic.copies(shifted)[rank];
+    const double dispatch = all_to_all.dispatch_us(copies[rank]);
+    const double compute = compute_us(rows[rank], active[rank]);
+    const double combine = all_to_all.combine_us(copies[rank]);
+    estimate.mean.dispatch_us += dispatch / static_cast<double>(num_ranks);
+    estimate.mean.compute_us += compute / static_cast<double>(num_ranks);
+    estimate.mean.combine_us += combine / static_cast<double>(num_ranks);
+    const double rows_stddev =
+        all_to_all.dispatch_us(more) - dispatch + compute_us(spread_rows[rank], active[rank]) - compute;
+    const double active_stddev = compute_us(rows[rank], active[rank] + std::sqrt(active_variance[rank])) - compute;
+    before.push_back({.mean = dispatch + compute, .stddev = std::hypot(rows_stddev, active_stddev)});
+    after.push_back({.mean = combine, .stddev = all_to_all.combine_us(more) - combine});
+  }
+  const Normal slowest_before = max_of_normals(before);
+  const Normal slowest_after = max_of_normals(after);
+  estimate.mean.wait_us = std::max(0.0, slowest_before.mean + slowest_after.mean - estimate.mean.total_us());
+  // The same hot rank makes both, so their deviations add.
+  estimate.total_stddev_us = slowest_before.stddev + slowest_after.stddev;
+  return estimate;
+}
+
+}  // namespace simulator

@@ -1,0 +1,201 @@
+#include "simulator/routing_trace.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <tuple>
+
+#include "model/check.hpp"
+#include "model/printable.hpp"
+#include "simulator/csv_table.hpp"
+#include "simulator/json_file.hpp"
+
+namespace simulator {
+namespace {
+
+constexpr int64_t kMostExperts = 1 << 16;
+
+struct TraceColumns {
+  std::optional<size_t> layer;
+  std::optional<size_t> token;
+  std::optional<size_t> rank;
+  std::optional<size_t> group;  // case or request: separates tokens of the same number
+  std::vector<size_t> experts;
+};
+
+bool starts_numbered(std::string_view column, std::string_view prefix) {
+  return column.size() > prefix.size() && column.starts_with(prefix) &&
+         std::ranges::all_of(column.substr(prefix.size()), [](char c) { return c >= '0' && c <= '9'; });
+}
+
+TraceColumns find_columns(const CsvTable& csv) {
+  TraceColumns found;
+  for (size_t i = 0; i < csv.columns.size(); ++i) {
+    const std::string& column = csv.columns[i];
+    if (column == "layer" || column == "layer_id") {
+      found.layer = i;
+    } else if (column == "token" || column == "token_idx") {
+      found.token = i;
+    } else if (column == "rank") {
+      found.rank = i;
+    } else if (column == "case" || column == "request" || column == "step") {
+      found.group = i;
+    } else if (column == "expert" || column == "experts" || column == "expert_ids" || column == "ids" ||
+               column == "topk_ids" || starts_numbered(column, "expert_") || starts_numbered(column, "id_")) {
+      found.experts.push_back(i);
+    }
+  }
+  if (!found.layer || !found.token || found.experts.empty()) {
+    model::throw_input_error(
+        "{}: expected a routing trace with the columns layer, token and expert (or expert_0, expert_1, ..., or "
+        "experts)",
+        csv.path);
+  }
+  return found;
+}
+
+int64_t whole_number(const std::string& text, const CsvTable& csv, int64_t line, const std::string& column) {
+  int64_t value = -1;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || value < 0) {
+    model::throw_input_error(
+        "{}:{}: {} {}: expected a whole number, 0 or more", csv.path, line, column, model::printable(text));
+  }
+  return value;
+}
+
+void check_expert(int64_t expert, const std::string& where) {
+  if (expert < 0 || expert >= kMostExperts) {
+    model::throw_input_error("{}: expert {}: expected 0 to {}", where, expert, kMostExperts - 1);
+  }
+}
+
+RoutingTrace from_csv(const std::filesystem::path& path) {
+  const CsvTable csv = read_csv(path);
+  const TraceColumns columns = find_columns(csv);
+  using TokenKey = std::tuple<int64_t, std::string, int64_t>;  // rank, case, token
+  std::map<int64_t, std::map<TokenKey, size_t>> index;
+  std::map<int64_t, std::vector<RoutedToken>> tokens;
+  RoutingTrace trace;
+  for (const CsvRow& row : csv.rows) {
+    const auto number = [&](size_t column) {
+      return whole_number(row.cells[column], csv, row.line, csv.columns[column]);
+    };
+    const int64_t layer = number(*columns.layer);
+    const int64_t rank = columns.rank ? number(*columns.rank) : -1;
+    const TokenKey key{rank, columns.group ? row.cells[*columns.group] : "", number(*columns.token)};
+    std::vector<RoutedToken>& of_layer = tokens[layer];
+    const auto [entry, is_new] = index[layer].try_emplace(key, of_layer.size());
+    if (is_new) {
+      of_layer.push_back({.rank = rank, .experts = {}});
+    }
+    for (const size_t column : columns.experts) {
+      std::string list = row.cells[column];
+      std::ranges::replace_if(
+          list, [](char c) { return c == ';' || c == '[' || c == ']' || c == ','; }, ' ');
+      for (size_t begin = list.find_first_not_of(' '); begin != std::string::npos;) {
+        const size_t end = std::min(list.find(' ', begin), list.size());
+        const int64_t expert = whole_number(list.substr(begin, end - begin), csv, row.line, csv.columns[column]);
+        check_expert(expert, fmt::format("{}:{}", csv.path, row.line));
+        of_layer[entry->second].experts.push_back(expert);
+        trace.largest_expert = std::max(trace.largest_expert, expert);
+        begin = list.find_first_not_of(' ', end);
+      }
+    }
+  }
+  for (auto& [layer, of_layer] : tokens) {
+    trace.layers.push_back({.layer_id = layer, .tokens = std::move(of_layer)});
+  }
+  return trace;
+}
+
+// Appends [tokens][layers][k].
+void append_json(RoutingTrace& trace, const nlohmann::json& tokens, const std::string& where) {
+  const auto fail = [&] { model::throw_input_error("{}: expected expert ids as [tokens][layers][k]", where); };
+  if (!tokens.is_array()) {
+    fail();
+  }
+  for (const nlohmann::json& token : tokens) {
+    if (!token.is_array() || token.empty()) {
+      fail();
+    }
+    if (trace.layers.empty()) {
+      trace.layers.resize(token.size());
+    }
+    if (token.size() != trace.layers.size()) {
+      fail();
+    }
+    for (size_t layer = 0; layer < token.size(); ++layer) {
+      trace.layers[layer].layer_id = static_cast<int64_t>(layer);
+      RoutedToken routed;
+      if (!token[layer].is_array()) {
+        fail();
+      }
+      for (const nlohmann::json& expert : token[layer]) {
+        if (!expert.is_number_integer()) {
+          fail();
+        }
+        routed.experts.push_back(expert.get<int64_t>());
+        check_expert(routed.experts.back(), where);
+        trace.largest_expert = std::max(trace.largest_expert, routed.experts.back());
+      }
+      trace.layers[layer].tokens.push_back(std::move(routed));
+    }
+  }
+}
+
+RoutingTrace from_json(const std::filesystem::path& path) {
+  const nlohmann::json document = read_json_file(path);
+  RoutingTrace trace;
+  if (document.is_array()) {
+    append_json(trace, document, path.string());
+    return trace;
+  }
+  const auto append_field = [&](const nlohmann::json& object, const char* key) {
+    if (object.is_object() && object.contains(key) && !object[key].is_null()) {
+      append_json(trace, object[key], fmt::format("{}: {}", path.string(), key));
+    }
+  };
+  append_field(document, "prompt_routed_experts");
+  append_field(document, "routed_experts");
+  if (document.is_object() && document.contains("choices") && document["choices"].is_array()) {
+    for (const nlohmann::json& choice : document["choices"]) {
+      append_field(choice, "routed_experts");
+    }
+  }
+  return trace;
+}
+
+}  // namespace
+
+RoutingTrace read_trace(const std::filesystem::path& path) {
+  RoutingTrace trace = path.extension() == ".json" ? from_json(path) : from_csv(path);
+  if (trace.layers.empty() || trace.layers.front().tokens.empty()) {
+    model::throw_input_error("{}: a routing trace without tokens", path.string());
+  }
+  return trace;
+}
+
+std::vector<std::vector<double>> trace_loads(const RoutingTrace& trace, int64_t num_experts) {
+  const int64_t width = num_experts > 0 ? num_experts : trace.largest_expert + 1;
+  if (trace.largest_expert >= width) {
+    model::throw_input_error("routing trace: expert {}, but the model has {} in a layer", trace.largest_expert, width);
+  }
+  std::vector<std::vector<double>> loads;
+  for (const TraceLayer& layer : trace.layers) {
+    loads.emplace_back(static_cast<size_t>(width), 0.0);
+    for (const RoutedToken& token : layer.tokens) {
+      for (const int64_t expert : token.experts) {
+        loads.back()[static_cast<size_t>(expert)] += 1;
+      }
+    }
+  }
+  return loads;
+}
+
+}  // namespace simulator
