@@ -51,7 +51,8 @@ const NvlinkFit& nearest_fit(const Hardware& hardware, const std::string& versio
   return *best;
 }
 
-// A GPU with slower links than the fitted one uses a larger share of them: between the fitted share and the best seen on any GPU.
+// The fitted share of the link, whatever its rate; a GPU with slower links than the fitted one uses a larger share of them: between the
+// fitted share and the best seen on any GPU.
 double carried_over_rate(const NvlinkFit& fit, double fitted_gb_per_s, double best_share, const Hardware& hardware) {
   const double fitted_link = load_hardware(std::string(fit.hardware)).nvlink_gb_per_s.value;
   const double link = hardware.nvlink_gb_per_s.value;
@@ -148,8 +149,7 @@ AllToAll::AllToAll(const AllToAllSetup& setup) {
   const bool is_fitted_gpu = fit.hardware == hardware.name;
   const auto low_latency =
       [&](Phase& phase, const NvlinkPhaseFit& nvlink, const NetworkPhaseFit& network, double share) {
-        phase.nvlink_gb_per_s =
-            is_fitted_gpu ? nvlink.gb_per_s : carried_over_rate(fit, nvlink.gb_per_s, share, hardware);
+        phase.nvlink_gb_per_s = carried_over_rate(fit, nvlink.gb_per_s, share, hardware);
         phase.network_gb_per_s = network.nic_frac * nic;
         if (num_nodes_ > 1) {
           phase.fixed_us = network.fixed_us + network.per_remote_frac_us * remote_frac +
@@ -162,7 +162,7 @@ AllToAll::AllToAll(const AllToAllSetup& setup) {
   low_latency(dispatch_, fit.dispatch, network_dispatch_fit(), best_share(true));
   low_latency(combine_, fit.combine, network_combine_fit(), best_share(false));
 
-  const double blackwell_extra_us = hardware.nvlink_gb_per_s.value >= 900 ? 10 : 0;
+  const double blackwell_extra_us = fit.hardware == "b200" || fit.hardware == "gb200-nvl72" ? 10 : 0;
   const double log_ranks = std::log2(static_cast<double>(setup.num_ranks));
   switch (setup.backend) {
     case AllToAllBackend::kDeepEpLowLatency: {

@@ -167,19 +167,19 @@ Loads from_json(const std::filesystem::path& path) {
   return loads;
 }
 
-void check_loads(const Loads& loads, const std::string& where) {
-  if (loads.empty()) {
-    model::throw_input_error("{}: loads without layers", where);
-  }
+// Engines list dense layers too, with nothing in them: those are left out.
+Loads checked(Loads loads, const std::string& where) {
   for (size_t layer = 0; layer < loads.size(); ++layer) {
     if (loads[layer].size() != loads.front().size()) {
       model::throw_input_error(
           "{}: layer {} has {} experts, the first {}", where, layer, loads[layer].size(), loads.front().size());
     }
-    if (std::accumulate(loads[layer].begin(), loads[layer].end(), 0.0) <= 0) {
-      model::throw_input_error("{}: layer {}: expected a count above 0", where, layer);
-    }
   }
+  std::erase_if(loads, [](const auto& layer) { return std::accumulate(layer.begin(), layer.end(), 0.0) <= 0; });
+  if (loads.empty()) {
+    model::throw_input_error("{}: expected a layer with a count above 0", where);
+  }
+  return loads;
 }
 
 }  // namespace
@@ -191,9 +191,7 @@ std::vector<std::vector<double>> read_expert_loads(const std::filesystem::path& 
         "json.dump(dict(logical_count=d['logical_count'].tolist()), open(sys.argv[2], 'w'))\" IN.pt OUT.json",
         path.string());
   }
-  Loads loads = path.extension() == ".json" ? from_json(path) : from_csv(path);
-  check_loads(loads, path.string());
-  return loads;
+  return checked(path.extension() == ".json" ? from_json(path) : from_csv(path), path.string());
 }
 
 std::vector<std::vector<double>> read_routing_trace(const std::filesystem::path& path) {

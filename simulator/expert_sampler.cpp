@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 #include <utility>
 
@@ -72,20 +73,24 @@ std::vector<int64_t> sample_expert_counts(const std::vector<double>& popularity,
   return counts;
 }
 
-std::vector<int64_t> route_token(const Router& router, const std::vector<double>& log_weights, CounterRandom& random) {
+std::vector<int64_t> route_token(const Router& router,
+                                 const std::vector<double>& weights,
+                                 const std::vector<double>& bias,
+                                 CounterRandom& random) {
   const auto num_experts = static_cast<size_t>(router.num_experts);
-  CHECK_EQ(log_weights.size(), num_experts);
+  CHECK_EQ(weights.size(), num_experts);
+  CHECK(bias.empty() || bias.size() == num_experts);
   CHECK(router.num_groups > 0 && router.num_experts % router.num_groups == 0 && router.kept_groups > 0);
   std::vector<double> scores(num_experts);
   for (size_t expert = 0; expert < num_experts; ++expert) {
-    const double logit = log_weights[expert] - std::log(-std::log(random.uniform()));
-    scores[expert] = 1 / (1 + std::exp(-logit));
+    scores[expert] = weights[expert] / (weights[expert] - std::log(random.uniform()));
+    scores[expert] += bias.empty() ? 0 : bias[expert];
   }
   const size_t group_len = num_experts / static_cast<size_t>(router.num_groups);
   std::vector<std::pair<double, size_t>> groups;
   for (size_t group = 0; group < static_cast<size_t>(router.num_groups); ++group) {
-    double best = 0;
-    double second = 0;
+    double best = std::numeric_limits<double>::lowest();
+    double second = best;
     for (size_t i = group * group_len; i < (group + 1) * group_len; ++i) {
       if (scores[i] > best) {
         second = std::exchange(best, scores[i]);
@@ -93,7 +98,7 @@ std::vector<int64_t> route_token(const Router& router, const std::vector<double>
         second = std::max(second, scores[i]);
       }
     }
-    groups.emplace_back(best + second, group);
+    groups.emplace_back(group_len > 1 ? best + second : best, group);
   }
   std::ranges::stable_sort(groups, std::greater<>(), &std::pair<double, size_t>::first);
   std::vector<std::pair<double, int64_t>> candidates;
@@ -110,41 +115,6 @@ std::vector<int64_t> route_token(const Router& router, const std::vector<double>
     chosen.push_back(candidates[i].second);
   }
   return chosen;
-}
-
-std::vector<double> fitted_log_weights(const Router& router,
-                                       const std::vector<double>& popularity,
-                                       int64_t num_rounds,
-                                       int64_t num_probes,
-                                       CounterRandom& random) {
-  // Sigmoids of large logits round to 1 and would tie: the largest weight is kept at about e^-4.
-  constexpr double kHighestLog = -4;
-  // Shares are compared with half a copy added, so that experts nobody chose in a round do not run away.
-  const double total = static_cast<double>(num_probes * router.experts_per_token);
-  std::vector<double> log_weights;
-  for (const double share : popularity) {
-    log_weights.push_back(std::log(std::max(share, 1e-9)));
-  }
-  const auto shift = [&] {
-    const double highest = *std::ranges::max_element(log_weights);
-    for (double& weight : log_weights) {
-      weight += kHighestLog - highest;
-    }
-  };
-  shift();
-  for (int64_t round = 0; round < num_rounds; ++round) {
-    std::vector<double> counts(popularity.size(), 0.0);
-    for (int64_t probe = 0; probe < num_probes; ++probe) {
-      for (const int64_t expert : route_token(router, log_weights, random)) {
-        counts[static_cast<size_t>(expert)] += 1;
-      }
-    }
-    for (size_t expert = 0; expert < popularity.size(); ++expert) {
-      log_weights[expert] += 0.7 * std::log((popularity[expert] * total + 0.5) / (counts[expert] + 0.5));
-    }
-    shift();
-  }
-  return log_weights;
 }
 
 std::vector<int64_t> slot_counts(const std::vector<int64_t>& expert_counts,

@@ -19,18 +19,14 @@ std::vector<int64_t> sample_expert_counts(const std::vector<double>& popularity,
                                           int64_t experts_per_token,
                                           CounterRandom& random);
 
-// One token through the router, exactly: scores are log(weight) plus Gumbel noise, squashed by a sigmoid; a group's score is the sum
-// of its two best; the best `kept_groups` groups stay; of their experts the best k are chosen. Without groups this is drawing without
-// repetition in proportion to the weights. Ascending by score rank. `log_weights` has an entry for each expert.
-std::vector<int64_t> route_token(const Router& router, const std::vector<double>& log_weights, CounterRandom& random);
-
-// Log weights for route_token() under which experts are chosen as `popularity` says: a fixed point, from `num_rounds` rounds of
-// `num_probes` tokens. Group limits and drawing without repetition both move the shares otherwise.
-std::vector<double> fitted_log_weights(const Router& router,
-                                       const std::vector<double>& popularity,
-                                       int64_t num_rounds,
-                                       int64_t num_probes,
-                                       CounterRandom& random);
+// One token through the router, exactly: an expert's score is w / (w + x), w its weight and x exponential noise, which is the sigmoid
+// of log(w) plus Gumbel noise; choices follow score + bias (`bias` empty: none). A group's score is the sum of its two best; the best
+// `kept_groups` groups stay; of their experts the best k are chosen. Without groups and bias this is drawing without repetition in
+// proportion to the weights. In the order of descending score.
+std::vector<int64_t> route_token(const Router& router,
+                                 const std::vector<double>& weights,
+                                 const std::vector<double>& bias,
+                                 CounterRandom& random);
 
 // Copies in each slot: those of an expert are shared evenly by its slots, the remainder from `first_copy` on. [num_slots]
 std::vector<int64_t> slot_counts(const std::vector<int64_t>& expert_counts,

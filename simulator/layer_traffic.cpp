@@ -17,8 +17,6 @@ std::vector<double> measured_reach(const Router& router,
                                    int64_t num_nodes,
                                    const std::vector<double>& popularity,
                                    CounterRandom& random) {
-  constexpr int64_t kRounds = 4;
-  constexpr int64_t kProbes = 128;
   constexpr int64_t kTokens = 256;
   std::vector<int64_t> node_of_expert(popularity.size(), 0);  // of its first copy
   for (int64_t slot = placement.num_slots() - 1; slot >= 0; --slot) {
@@ -27,12 +25,11 @@ std::vector<double> measured_reach(const Router& router,
       node_of_expert[static_cast<size_t>(expert)] = placement.rank_of_slot(slot) / ranks_per_node;
     }
   }
-  const std::vector<double> log_weights = fitted_log_weights(router, popularity, kRounds, kProbes, random);
   std::vector<double> reach(static_cast<size_t>(num_nodes), 0.0);
   std::vector<bool> is_hit(reach.size());
   for (int64_t token = 0; token < kTokens; ++token) {
     is_hit.assign(reach.size(), false);
-    for (const int64_t expert : route_token(router, log_weights, random)) {
+    for (const int64_t expert : route_token(router, popularity, {}, random)) {
       is_hit[static_cast<size_t>(node_of_expert[static_cast<size_t>(expert)])] = true;
     }
     for (size_t node = 0; node < reach.size(); ++node) {
@@ -88,6 +85,7 @@ std::vector<RankLoad> LayerTraffic::loads(const std::vector<int64_t>& expert_cou
     RankLoad& load = loads[slot / per_rank];
     load.num_tokens += share;
     load.num_active_experts += share > 0 ? 1 : 0;
+    load.padded_rows += (share + kTileRows - 1) / kTileRows * kTileRows;
   }
   for (RankLoad& load : loads) {
     load.rows_per_expert = load.num_active_experts > 0

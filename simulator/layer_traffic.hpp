@@ -15,7 +15,11 @@ struct RankLoad {
   int64_t num_tokens = 0;          // token copies, that is rows of the grouped product
   int64_t num_active_experts = 0;  // slots with at least one row, whose weights are read
   double rows_per_expert = 0;      // num_tokens / num_active_experts; 0 when there are none
+  int64_t padded_rows = 0;         // the rows of each slot rounded up to whole tiles of kTileRows
 };
+
+// Rows of a tile of the grouped product (DeepGEMM's masked kernel: 64 on Hopper).
+inline constexpr int64_t kTileRows = 64;
 
 // Where the copies of a layer go; everything that does not change from step to step is worked out once.
 class LayerTraffic {

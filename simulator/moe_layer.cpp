@@ -33,6 +33,15 @@ void check_deployment(const MoeDeployment& deployment, const MoeLayer& layer) {
   CHECK_EQ(layer.placement.num_ranks, deployment.num_ranks);
 }
 
+// Mean of a slot's rows rounded up to whole tiles, rows being normal: the sum over tiles of the chance that it is needed.
+double padded_mean(double mean, double stddev, double active_chance) {
+  double tiles = active_chance;
+  for (double below = kTileRows; below < mean + 6 * stddev; below += kTileRows) {
+    tiles += stddev > 0 ? 0.5 * std::erfc((below - mean) / (stddev * std::sqrt(2.0))) : 1.0;
+  }
+  return static_cast<double>(kTileRows) * tiles;
+}
+
 // Adds up ranks: the mean of each part, and the slowest of dispatch with compute and of combine.
 class RankMaximum {
  public:
@@ -138,6 +147,7 @@ MoeLayerEstimate estimate_moe_layer(const MoeDeployment& deployment, const MoeLa
   std::vector<double> variance(num_ranks, 0.0);
   std::vector<double> active(num_ranks, 0.0);
   std::vector<double> active_variance(num_ranks, 0.0);
+  std::vector<double> padding(num_ranks, 0.0);
   for (int64_t slot = 0; slot < placement.num_slots(); ++slot) {
     const int64_t id = placement.expert_of_slot[static_cast<size_t>(slot)];
     if (id == Placement::kEmptySlot) {
@@ -147,18 +157,22 @@ MoeLayerEstimate estimate_moe_layer(const MoeDeployment& deployment, const MoeLa
     const auto rank = static_cast<size_t>(placement.rank_of_slot(slot));
     const double chosen = std::min(1.0, k * layer.popularity[expert]);  // by one token
     const double share = 1 / copies_of[expert];
-    rows[rank] += num_tokens * chosen * share;
-    variance[rank] += num_tokens * chosen * (1 - layer.popularity[expert]) * share * share;
+    const double slot_rows = num_tokens * chosen * share;
+    const double slot_variance = slot_rows * (1 - layer.popularity[expert]) * share;
+    rows[rank] += slot_rows;
+    variance[rank] += slot_variance;
     const double idle = std::pow(1 - chosen * share, num_tokens);
     active[rank] += 1 - idle;
     active_variance[rank] += idle * (1 - idle);
+    padding[rank] += padded_mean(slot_rows, std::sqrt(slot_variance), 1 - idle) - slot_rows;
   }
-  const auto compute_us = [&](double rank_rows, double rank_active) {
+  const auto compute_us = [&](size_t rank, double rank_rows, double rank_active) {
     // Between whole numbers the time is interpolated.
     const auto at = [&](double whole_rows, double whole_active) {
       RankLoad load{.num_tokens = static_cast<int64_t>(whole_rows),
                     .num_active_experts = static_cast<int64_t>(whole_active)};
       load.rows_per_expert = whole_active > 0 ? whole_rows / whole_active : 0;
+      load.padded_rows = static_cast<int64_t>(std::round(whole_rows + padding[rank]));
       return deployment.expert_time(load);
     };
     const double low = std::floor(rank_active);
@@ -180,14 +194,18 @@ MoeLayerEstimate estimate_moe_layer(const MoeDeployment& deployment, const MoeLa
     shifted[rank] = spread_rows[rank];
     const TierCopies more = traffic.copies(shifted)[rank];
     const double dispatch = all_to_all.dispatch_us(copies[rank]);
-    const double compute = compute_us(rows[rank], active[rank]);
+    const double compute = compute_us(rank, rows[rank], active[rank]);
     const double combine = all_to_all.combine_us(copies[rank]);
     estimate.mean.dispatch_us += dispatch / static_cast<double>(num_ranks);
     estimate.mean.compute_us += compute / static_cast<double>(num_ranks);
     estimate.mean.combine_us += combine / static_cast<double>(num_ranks);
     const double rows_stddev =
-        all_to_all.dispatch_us(more) - dispatch + compute_us(spread_rows[rank], active[rank]) - compute;
-    const double active_stddev = compute_us(rows[rank], active[rank] + std::sqrt(active_variance[rank])) - compute;
+        all_to_all.dispatch_us(more) - dispatch + compute_us(rank, spread_rows[rank], active[rank]) - compute;
+    // No more experts than slots can become active, so the upper side is narrower than the lower one.
+    const double spread = std::sqrt(active_variance[rank]);
+    const double most = std::min(active[rank] + spread, static_cast<double>(placement.slots_per_rank()));
+    const double least = std::max(active[rank] - spread, 0.0);
+    const double active_stddev = 0.5 * (compute_us(rank, rows[rank], most) - compute_us(rank, rows[rank], least));
     before.push_back({.mean = dispatch + compute, .stddev = std::hypot(rows_stddev, active_stddev)});
     after.push_back({.mean = combine, .stddev = all_to_all.combine_us(more) - combine});
   }

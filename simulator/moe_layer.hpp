@@ -51,7 +51,7 @@ std::vector<MoeLayerTime> sample_moe_layer(
     const MoeDeployment& deployment, const MoeLayer& layer, int64_t layer_idx, int64_t num_steps, uint64_t seed);
 
 // The same without sampling: rows of ranks as independent normal variables. Means of the parts, and of the total the mean and
-// standard deviation of the sum of two maxima over ranks. Held against the samples by tests/simulator/moe_layer_test.cpp.
+// standard deviation (an upper estimate, up to three times too wide) of the sum of two maxima over ranks. Held against the samples by tests/simulator/moe_layer_test.cpp.
 struct MoeLayerEstimate {
   MoeLayerTime mean;
   double total_stddev_us = 0;

@@ -5,6 +5,7 @@
 #include "simulator/walk_tables.hpp"
 #include "tools/cli.hpp"
 #include "tools/sim_flags.hpp"
+#include "tools/sim_moe.hpp"
 
 namespace tools {
 namespace {
@@ -146,6 +147,25 @@ int main(int argc, char** argv) {
   auto* walk_command = app.add_subcommand(
       "walk", "one token's journey: every op with its shapes, weights, FLOPs, collectives and floor");
   tools::add_walk(*walk_command, walk);
-  return tools::run_main(
-      app, argc, argv, [&] { return cost_command->parsed() ? tools::run_cost(cost) : tools::run_walk(walk); });
+  auto* skew_command =
+      app.add_subcommand("skew", "how unequal experts make ranks, what that costs, and what EPLB takes back");
+  const auto run_skew = tools::add_skew(*skew_command);
+  auto* alltoall_command = app.add_subcommand(
+      "alltoall", "dispatch and combine by EP size, tokens and back end, even and with unequal experts");
+  const auto run_alltoall = tools::add_alltoall(*alltoall_command);
+  auto* validate_command = app.add_subcommand("validate", "predictions against a measured table, row by row");
+  const tools::AllToAllValidation alltoall_validation = tools::add_alltoall_validation(*validate_command);
+  alltoall_validation.option->required();
+  return tools::run_main(app, argc, argv, [&] {
+    if (skew_command->parsed()) {
+      return run_skew();
+    }
+    if (alltoall_command->parsed()) {
+      return run_alltoall();
+    }
+    if (validate_command->parsed()) {
+      return alltoall_validation.run();
+    }
+    return cost_command->parsed() ? tools::run_cost(cost) : tools::run_walk(walk);
+  });
 }
