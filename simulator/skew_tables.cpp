@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 
 #include "model/check.hpp"
 #include "simulator/bias_control.hpp"
@@ -105,6 +106,23 @@ std::vector<double> seen_load(const std::vector<double>& now, double correlation
   }
   CounterRandom random(seed, kStream, static_cast<int64_t>(layer));
   return drifted(now, correlation, random);
+}
+
+// Experts that ranks hold after and did not hold before; the order of a rank's slots does not matter.
+int64_t num_fetched(const Placement& before, const Placement& after) {
+  const auto of_rank = [](const Placement& placement, int64_t rank) {
+    const auto begin = placement.expert_of_slot.begin() + rank * placement.slots_per_rank();
+    std::vector<int64_t> experts(begin, begin + placement.slots_per_rank());
+    std::ranges::sort(experts);
+    return experts;
+  };
+  int64_t fetched = 0;
+  for (int64_t rank = 0; rank < after.num_ranks; ++rank) {
+    std::vector<int64_t> added;
+    std::ranges::set_difference(of_rank(after, rank), of_rank(before, rank), std::back_inserter(added));
+    fetched += std::ssize(added);
+  }
+  return fetched;
 }
 
 struct Imbalance {
@@ -280,7 +298,7 @@ std::vector<Table> skew_tables(const DescribedModel& described, const SkewOption
                     {"correlation", "correlation", "", 1, 3},
                     {"rank_max_over_mean_p50", "rank max/mean", "p50", 1, 2},
                     {"step_ms_p50", "MoE step", "ms p50", 1, 3},
-                    {"moved_slots", "moved", "slots/layer", 1, 1},
+                    {"moved_slots", "fetched", "experts/layer", 1, 1},
                     {"move_ms_per_step", "moving", "ms/step", 1, 3},
                     {"total_ms", "both", "ms/step", 1, 3}}};
     for (const int64_t interval : options.rebalance_steps) {
@@ -297,9 +315,7 @@ std::vector<Table> skew_tables(const DescribedModel& described, const SkewOption
         const auto before = seen_load(seen, between, options.seed + 1, layer);
         const Placement placement = balanced(described, options, ep, seen, false);
         const Placement previous = balanced(described, options, ep, before, false);
-        for (size_t slot = 0; slot < placement.expert_of_slot.size(); ++slot) {
-          moved += placement.expert_of_slot[slot] != previous.expert_of_slot[slot] ? 1 : 0;
-        }
+        moved += static_cast<double>(num_fetched(previous, placement));
         layers.push_back({.popularity = popularity[layer], .placement = placement});
       }
       const auto steps = sample_moe_step(deployment, layers, options.num_steps, options.seed);

@@ -172,7 +172,22 @@ std::function<int()> add_skew(CLI::App& app) {
   app.add_option("--write-sglang", flags->write_sglang, "write EPLB's placement for --init-expert-location");
   app.add_option(
       "--write-vllm", flags->write_vllm, "write EPLB's placement as an expert map (vLLM Ascend's expert_map_path)");
-  app.footer("\nExample:\n@SKEW_EXAMPLE@");
+  app.footer(
+      "\nExample:\n"
+      "  $ dsv3-sim skew --ep 32 --batch 64 --steps 10\n"
+      "  Unequal experts: lognormal:1.05, NVIDIA H100 SXM 80 GB, deepep-ll, all MoE layers, 10 steps\n"
+      "    EP    tokens  placement       slots  redundant  rank max/mean  rank max/mean  slot max/mean  MoE step  MoE "
+      "step  MoE step  dispatch  experts  combine  waiting  more than balanced  redundant weights\n"
+      "        per rank               per rank      slots            p50            p99            p50    ms p50    ms "
+      "p90    ms p99        ms       ms       ms       ms              ms p50            GB/rank\n"
+      "    32        64  balanced            8          0           1.09           1.15           1.34    24.117    "
+      "24.143    24.152     4.949    9.559    8.490    1.121               0.000               0.00\n"
+      "    32        64  in order            8          0           2.33           4.55           9.77    39.714    "
+      "39.804    39.820     5.510    9.678    9.612   14.908              15.597               0.00\n"
+      "    32        64  EPLB                9         32           1.12           1.32           3.06    25.359    "
+      "25.398    25.403     5.001   10.566    8.595    1.199               1.241               2.55\n"
+      "    32        64  EPLB global         9         32           1.08           1.15           2.83    24.792    "
+      "24.812    24.821     4.944   10.567    8.480    0.802               0.675               2.55\n");
   return [flags] { return run_skew(*flags); };
 }
 
@@ -191,7 +206,15 @@ std::function<int()> add_alltoall(CLI::App& app) {
   app.add_option("--top-k", flags->experts_per_token, "with --matrix: experts of a token");
   auto* trace = app.add_option("--trace", flags->trace, "the matrix of a routing trace (CSV or JSON)");
   app.add_option("--layer", flags->layer, "of the trace (default: its first)")->needs(trace);
-  app.footer("\nExample:\n@ALLTOALL_EXAMPLE@");
+  app.footer(
+      "\nExample:\n"
+      "  $ dsv3-sim alltoall --matrix --ep 4 --tokens 2 --experts 8 --top-k 2 --table matrix\n"
+      "  Copies from rank (row) to rank (column); the diagonal stays\n"
+      "    from  to 0  to 1  to 2  to 3\n"
+      "       0     1     1     2     0\n"
+      "       1     0     1     2     1\n"
+      "       2     0     1     2     1\n"
+      "       3     1     1     2     0\n");
   return [flags] { return run_alltoall(*flags); };
 }
 
