@@ -39,12 +39,17 @@ void set_once(const std::string& text, LayoutRequest& request, const NamedDegree
 }
 
 // The same layer kinds with one expert layer and one stage: refusals depend on nothing else, and it is quick to plan.
+model::ModelConfig one_of_each_layer(const model::ModelConfig& config) {
+  model::ModelConfig small = config;
+  small.num_hidden_layers = std::min(config.num_hidden_layers, config.first_k_dense_replace + 1);
+  return small;
+}
+
 bool is_possible(const model::ModelConfig& config, const ParallelLayout& layout) {
   if (layout.pp > config.num_hidden_layers) {
     return false;
   }
-  model::ModelConfig small = config;
-  small.num_hidden_layers = std::min(config.num_hidden_layers, config.first_k_dense_replace + 1);
+  const model::ModelConfig small = one_of_each_layer(config);
   ParallelLayout one_stage = layout;
   one_stage.pp = 1;
   try {
@@ -198,6 +203,30 @@ model::ParallelPlan plan_layout(const model::ModelConfig& config, const Parallel
                              error.what(),
                              changes.empty() ? "no change of a single degree; try dep8 or tep8" : changes);
   }
+}
+
+void check_layout(const model::ModelConfig& config, const ParallelLayout& layout, int64_t redundant_experts) {
+  const int64_t slots = config.n_routed_experts + redundant_experts;
+  if (config.n_routed_experts > 0 && slots % layout.ep != 0) {
+    const int64_t more = (layout.ep - config.n_routed_experts % layout.ep) % layout.ep;
+    model::throw_input_error(
+        "layout {}: {} experts and {} redundant ones do not divide by ep {}: --redundant-experts {} would ({} a rank)",
+        layout_text(layout),
+        config.n_routed_experts,
+        redundant_experts,
+        layout.ep,
+        more,
+        (config.n_routed_experts + more) / layout.ep);
+  }
+  if (layout.pp > config.num_hidden_layers) {
+    model::throw_input_error(
+        "layout {}: pp is above the model's {} layers", layout_text(layout), config.num_hidden_layers);
+  }
+  model::ModelConfig small = one_of_each_layer(config);
+  small.n_routed_experts = slots;
+  ParallelLayout one_stage = layout;
+  one_stage.pp = 1;
+  plan_layout(small, one_stage);
 }
 
 }  // namespace simulator

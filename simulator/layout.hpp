@@ -38,4 +38,8 @@ std::string layout_text(const model::ParallelLayout& layout);
 // parallel_plan() whose refusal also says which single change would make the layout possible. Throws InputError.
 model::ParallelPlan plan_layout(const model::ModelConfig& config, const model::ParallelLayout& layout);
 
+// The same refusal without building the plan, in a millisecond: for estimates. `redundant_experts` more slots than experts; slots have
+// to divide by ep. Throws InputError that says which number of redundant experts would work.
+void check_layout(const model::ModelConfig& config, const model::ParallelLayout& layout, int64_t redundant_experts);
+
 }  // namespace simulator

@@ -25,6 +25,8 @@ struct TraceColumns {
   std::optional<size_t> token;
   std::optional<size_t> rank;
   std::optional<size_t> group;  // case or request: separates tokens of the same number
+  std::optional<size_t>
+      slot;  // place among a token's choices: 0 opens a token, also one that was there before (a rejected draft)
   std::vector<size_t> experts;
 };
 
@@ -39,12 +41,14 @@ TraceColumns find_columns(const CsvTable& csv) {
     const std::string& column = csv.columns[i];
     if (column == "layer" || column == "layer_id") {
       found.layer = i;
-    } else if (column == "token" || column == "token_idx") {
+    } else if (column == "token" || column == "token_idx" || column == "position") {
       found.token = i;
     } else if (column == "rank") {
       found.rank = i;
     } else if (column == "case" || column == "request" || column == "step") {
       found.group = i;
+    } else if (column == "slot") {
+      found.slot = i;
     } else if (column == "expert" || column == "experts" || column == "expert_ids" || column == "ids" ||
                column == "topk_ids" || starts_numbered(column, "expert_") || starts_numbered(column, "id_")) {
       found.experts.push_back(i);
@@ -52,8 +56,8 @@ TraceColumns find_columns(const CsvTable& csv) {
   }
   if (!found.layer || !found.token || found.experts.empty()) {
     model::throw_input_error(
-        "{}: expected a routing trace with the columns layer, token and expert (or expert_0, expert_1, ..., or "
-        "experts)",
+        "{}: expected a routing trace with the columns layer, token or position, and expert (or "
+        "expert_0, expert_1, ..., or experts)",
         csv.path);
   }
   return found;
@@ -91,7 +95,8 @@ RoutingTrace from_csv(const std::filesystem::path& path) {
     const TokenKey key{rank, columns.group ? row.cells[*columns.group] : "", number(*columns.token)};
     std::vector<RoutedToken>& of_layer = tokens[layer];
     const auto [entry, is_new] = index[layer].try_emplace(key, of_layer.size());
-    if (is_new) {
+    if (is_new || (columns.slot && number(*columns.slot) == 0)) {
+      entry->second = of_layer.size();
       of_layer.push_back({.rank = rank, .experts = {}});
     }
     for (const size_t column : columns.experts) {

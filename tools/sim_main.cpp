@@ -1,11 +1,15 @@
 // dsv3-sim: what a deployment holds and moves, counted from the model's description.
 #include <fmt/core.h>
 
+#include <algorithm>
+#include <vector>
+
 #include "simulator/cost_tables.hpp"
 #include "simulator/walk_tables.hpp"
 #include "tools/cli.hpp"
 #include "tools/sim_flags.hpp"
 #include "tools/sim_moe.hpp"
+#include "tools/sim_timing.hpp"
 
 namespace tools {
 namespace {
@@ -149,23 +153,18 @@ int main(int argc, char** argv) {
   tools::add_walk(*walk_command, walk);
   auto* skew_command =
       app.add_subcommand("skew", "how unequal experts make ranks, what that costs, and what EPLB takes back");
-  const auto run_skew = tools::add_skew(*skew_command);
   auto* alltoall_command = app.add_subcommand(
       "alltoall", "dispatch and combine by EP size, tokens and back end, even and with unequal experts");
-  const auto run_alltoall = tools::add_alltoall(*alltoall_command);
-  auto* validate_command = app.add_subcommand("validate", "predictions against a measured table, row by row");
-  const tools::AllToAllValidation alltoall_validation = tools::add_alltoall_validation(*validate_command);
-  alltoall_validation.option->required();
+  std::vector<tools::SimCommand> commands{{cost_command, [&] { return tools::run_cost(cost); }},
+                                          {walk_command, [&] { return tools::run_walk(walk); }},
+                                          {skew_command, tools::add_skew(*skew_command)},
+                                          {alltoall_command, tools::add_alltoall(*alltoall_command)}};
+  for (tools::SimCommand& command : tools::add_timing_commands(app)) {
+    commands.push_back(std::move(command));
+  }
   return tools::run_main(app, argc, argv, [&] {
-    if (skew_command->parsed()) {
-      return run_skew();
-    }
-    if (alltoall_command->parsed()) {
-      return run_alltoall();
-    }
-    if (validate_command->parsed()) {
-      return alltoall_validation.run();
-    }
-    return cost_command->parsed() ? tools::run_cost(cost) : tools::run_walk(walk);
+    const auto parsed =
+        std::ranges::find_if(commands, [](const tools::SimCommand& command) { return command.parsed->parsed(); });
+    return parsed->run();
   });
 }

@@ -218,12 +218,11 @@ std::function<int()> add_alltoall(CLI::App& app) {
   return [flags] { return run_alltoall(*flags); };
 }
 
-AllToAllValidation add_alltoall_validation(CLI::App& app) {
+AllToAllValidation add_alltoall_validation(CLI::App& app, std::shared_ptr<const OutputFlags> output) {
   struct Flags {
     std::string file;
     std::string backend = "deepep-ll";
     std::string link = "infiniband";
-    OutputFlags output;
   };
   const auto flags = std::make_shared<Flags>();
   AllToAllValidation validation;
@@ -231,12 +230,11 @@ AllToAllValidation add_alltoall_validation(CLI::App& app) {
       app.add_option("--alltoall", flags->file, "measured dispatch and combine times (columns: docs/skew.md)");
   app.add_option("--backend", flags->backend, kBackendHelp)->capture_default_str()->needs(validation.option);
   app.add_option("--link", flags->link, "infiniband or roce")->capture_default_str()->needs(validation.option);
-  add_output(app, flags->output);
-  validation.run = [flags] {
+  validation.run = [flags, output = std::move(output)] {
     const auto rows = simulator::read_all_to_all_rows(flags->file);
     print_tables(simulator::validate_all_to_all(
                      rows, simulator::parse_backend(flags->backend), simulator::parse_link(flags->link)),
-                 flags->output);
+                 *output);
     return kExitOk;
   };
   return validation;

@@ -3,6 +3,9 @@
 
 #include <CLI/CLI.hpp>
 #include <functional>
+#include <memory>
+
+#include "tools/sim_flags.hpp"
 
 namespace tools {
 
@@ -10,11 +13,12 @@ namespace tools {
 std::function<int()> add_skew(CLI::App& app);
 std::function<int()> add_alltoall(CLI::App& app);
 
-// Adds --alltoall, --backend and --link to a validate command. The returned function runs it, if --alltoall was given.
+// Adds --alltoall, --backend and --link to a validate command. The returned function runs it, if --alltoall was given, and prints
+// as `output` says.
 struct AllToAllValidation {
   CLI::Option* option = nullptr;
   std::function<int()> run;
 };
-AllToAllValidation add_alltoall_validation(CLI::App& app);
+AllToAllValidation add_alltoall_validation(CLI::App& app, std::shared_ptr<const OutputFlags> output);
 
 }  // namespace tools

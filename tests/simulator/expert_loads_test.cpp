@@ -86,6 +86,19 @@ TEST_F(FilesTest, EveryFormOfTrace_GivesTheSameLoads) {
 }
 
 TEST_F(FilesTest, BrokenTraces_AreRefused) {
+  // What dsv3-infer writes; position 1 came twice, first as a draft.
+  EXPECT_EQ(read_routing_trace(write("infer.csv",
+                                     "# config_hash=ab\nrequest,position,phase,layer,slot,expert,weight\n"
+                                     "0,0,prefill,3,0,0,1\n0,0,prefill,3,1,2,0.5\n"
+                                     "0,1,decode,3,0,1,1\n0,1,decode,3,1,3,0.5\n"
+                                     "0,1,decode,3,0,3,1\n0,1,decode,3,1,2,0.5\n")),
+            (std::vector<std::vector<double>>{{1, 1, 2, 2}}));
+  EXPECT_EQ(read_trace(write("again.csv",
+                             "request,position,phase,layer,slot,expert,weight\n"
+                             "0,1,decode,3,0,1,1\n0,1,decode,3,1,3,0.5\n0,1,decode,3,0,3,1\n0,1,decode,3,1,2,0.5\n"))
+                .layers[0]
+                .tokens.size(),
+            2U);
   EXPECT_NE(message([&] { read_trace(write("t.csv", "layer,token,expert\n0,0,x\n")); }).find("t.csv:2"),
             std::string::npos);
   EXPECT_NE(message([&] { read_trace(write("u.csv", "layer,expert\n0,1\n")); }).find("token"), std::string::npos);

@@ -37,8 +37,8 @@ void expect_refused(const json& document, const std::string& part) {
 }
 
 TEST(Hardware, BuiltInFiles_AreAllThereAndCited) {
-  EXPECT_EQ(built_in_hardware_names(), "a100, b200, gb200-nvl72, h100, h20, h200, h800");
-  for (const char* name : {"a100", "b200", "gb200-nvl72", "h100", "h20", "h200", "h800"}) {
+  EXPECT_EQ(built_in_hardware_names(), "a100, b200, b300, gb200-nvl72, h100, h20, h200, h800");
+  for (const char* name : {"a100", "b200", "b300", "gb200-nvl72", "h100", "h20", "h200", "h800"}) {
     const Hardware hardware = load_hardware(name);
     EXPECT_FALSE(hardware.title.empty());
     for (const Figure* figure : {&hardware.bf16_dense_tflops,

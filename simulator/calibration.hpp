@@ -1,0 +1,37 @@
+// The constants of every op family for a GPU, as a JSON file: those that the project derived are compiled in, `calibrate` writes
+// new ones. A family that nobody measured on a GPU takes the fractions of the nearest GPU that has it, and says so.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "simulator/op_fit.hpp"
+
+namespace simulator {
+
+struct Calibration {
+  std::string gpu;  // stem of a hardware file
+  std::vector<OpFit> fits = {};
+};
+
+// {GPU: {family: {constant: number, ..., "num_rows": ..., "source": text}}}. GPU names are stems of hardware files.
+std::string calibration_json(const std::vector<Calibration>& calibrations);
+// The list that calibration_json() writes. Throws InputError.
+std::vector<Calibration> parse_calibrations(std::string_view json_text, const std::string& origin);
+// The file that the build embeds.
+std::vector<Calibration> built_in_calibrations();
+// Throws InputError.
+std::vector<Calibration> read_calibrations(const std::string& path);
+
+struct ChosenFit {
+  OpFit fit;
+  std::string measured_on;   // the GPU whose constants these are
+  bool is_borrowed = false;  // from another GPU: fractions of the peak carry over, fixed times as they are
+};
+
+// One fit for each family, indexed by the family. Borrowed ones come from the measured GPU whose ratio of FP8 peak to memory rate
+// is nearest, same generation first (FP8-less GPUs, Hopper, Blackwell).
+std::vector<ChosenFit> choose_fits(const std::vector<Calibration>& calibrations, const Hardware& hardware);
+
+}  // namespace simulator

@@ -1,0 +1,187 @@
+#include "simulator/serving.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "model/check.hpp"
+#include "simulator/layout.hpp"
+
+namespace simulator {
+namespace {
+
+constexpr double kUsPerMs = 1e3;
+constexpr double kMsPerS = 1e3;
+constexpr double kGb = 1e9;
+
+// A 90 % interval is a factor exp(+-1.645 s) around the estimate. s for engines and GPUs of the development rows is the spread of
+// the half that was not fitted; the rest is judgement, added in squares: how far constants of another GPU or engine have been seen
+// to carry (docs/simulator.md).
+constexpr double kNormal90 = 1.645;
+constexpr double kSpreadFitted = 0.10;
+constexpr double kSpreadOtherStack = 0.10;
+constexpr double kSpreadBorrowedOps = 0.08;
+constexpr double kSpreadNetworkTp = 0.15;
+constexpr double kSpreadWideEp = 0.10;
+constexpr double kSpreadPrefillBound = 0.15;
+
+double real(int64_t value) {
+  return static_cast<double>(value);
+}
+
+// Everything about a point that the search for a steady state needs.
+struct Load {
+  double sequences = 0;  // of a DP rank
+  double step_ms = 0;    // of a token: a step over the tokens that it yields
+  double stall_ms = 0;
+};
+
+void refuse_if_too_large(const Deployment& deployment, const MemoryBudget& budget) {
+  if (budget.max_sequences >= 1) {
+    return;
+  }
+  std::string fitting;
+  for (int64_t ranks = 1; ranks <= 1024 && fitting.empty(); ranks *= 2) {
+    RankLayout rank = deployment.decode.rank;
+    rank.layout = {.tp = std::min<int64_t>(ranks, 8), .ep = ranks, .dp = std::max<int64_t>(1, ranks / 8)};
+    rank.redundant_experts = 0;
+    if (ranks <= deployment.config.n_routed_experts &&
+        memory_budget(deployment.config, deployment.hardware, rank, {.tokens_per_sequence = 4096}).max_sequences >= 1) {
+      fitting = fmt::format("; {} GPUs would hold it ({})", ranks, layout_text(rank.layout));
+    }
+  }
+  model::throw_input_error(
+      "layout {} on {}: weights and buffers take {:.1f} GB a GPU and a sequence {:.2f} GB, of {:.1f} GB usable{}",
+      layout_text(deployment.decode.rank.layout),
+      deployment.hardware.name,
+      budget.fixed_bytes / kGb,
+      budget.cache_bytes_per_sequence / kGb,
+      budget.usable_bytes / kGb,
+      fitting);
+}
+
+}  // namespace
+
+double tokens_per_step(const std::vector<double>& acceptance) {
+  double tokens = 1;
+  double kept = 1;
+  for (const double chance : acceptance) {
+    kept *= chance;
+    tokens += kept;
+  }
+  return tokens;
+}
+
+Serving serve(const Deployment& deployment, const std::vector<ChosenFit>& fits, ExpertShares& shares) {
+  const Workload& work = deployment.workload;
+  const auto& layout = deployment.decode.rank.layout;
+  const StepModel decode(
+      deployment.config, deployment.hardware, fits, deployment.engine, deployment.decode.rank, shares);
+  const double ranks = real(layout.dp * deployment.decode.workers);
+  Serving serving;
+  serving.asked_sequences = work.concurrency / ranks;
+  const MemoryRequest request{.sequences = serving.asked_sequences,
+                              .tokens_per_sequence = work.prompt_tokens + work.answer_tokens,
+                              .prefill_chunk = work.prompt_tokens,
+                              .memory_frac = deployment.memory_frac};
+  serving.memory = memory_budget(deployment.config, deployment.hardware, deployment.decode.rank, request);
+  refuse_if_too_large(deployment, serving.memory);
+  const double room = std::min(serving.asked_sequences, serving.memory.max_sequences);
+  serving.limit = room < serving.asked_sequences ? Limit::kMemory : Limit::kNone;
+
+  const Pool& prompts = deployment.prefill ? *deployment.prefill : deployment.decode;
+  const StepModel prefill(deployment.config, deployment.hardware, fits, deployment.engine, prompts.rank, shares);
+  serving.prompt = prefill.prefill(0, work.prompt_tokens);
+  const double prompt_ms = serving.prompt.total_us / kUsPerMs;
+  const double yield = tokens_per_step(work.acceptance);
+  const double kv_len = work.prompt_tokens + work.answer_tokens / 2;
+  const auto at = [&](double sequences) {
+    // Stages work on different parts of the batch at once; a step of all of them is what a token waits for.
+    const StepCost cost = decode.decode({.sequences = sequences / real(layout.pp), .kv_len = kv_len});
+    Load load{.sequences = sequences, .step_ms = cost.total_us / kUsPerMs / yield};
+    if (!deployment.prefill && !deployment.decode_only) {
+      // While a request decodes, each of the others on its rank is replaced once.
+      load.stall_ms = std::max(0.0, sequences - 1) * prompt_ms / work.answer_tokens;
+    }
+    return load;
+  };
+  Load load = at(room);
+  // Disaggregated: requests arrive no faster than the prefill pool lets them through.
+  const double most_per_ms = real(prompts.rank.layout.dp * prompts.workers) / prompt_ms;
+  if (deployment.prefill) {
+    const auto fed = [&](const Load& point) { return most_per_ms * work.answer_tokens * point.step_ms / ranks; };
+    if (fed(load) < room) {
+      serving.limit = Limit::kPrefill;
+      double low = 0;
+      double high = room;
+      constexpr int kHalvings = 40;
+      for (int i = 0; i < kHalvings; ++i) {
+        const double middle = (low + high) / 2;
+        (fed(at(middle)) < middle ? high : low) = middle;
+      }
+      load = at(high);
+    }
+  }
+  serving.decode_sequences = load.sequences;
+  serving.step = decode.decode({.sequences = load.sequences / real(layout.pp), .kv_len = kv_len});
+  serving.step_ms = load.step_ms;
+  serving.stall_ms = load.stall_ms;
+  serving.tpot_ms = load.step_ms + load.stall_ms;
+  const double decode_ms = work.answer_tokens * serving.tpot_ms;
+  const double per_ms = load.sequences * ranks / decode_ms;
+  // Mean wait of a queue with Poisson arrivals and equal services, and of those whom memory or prefill keeps out.
+  const double busy = deployment.decode_only ? 0 : std::min(0.95, per_ms / most_per_ms);
+  const double kept_out = std::max(0.0, serving.asked_sequences - load.sequences) * ranks;
+  serving.ttft_ms = prompt_ms * (1 + busy / (2 * (1 - busy))) + serving.step_ms + kept_out / per_ms;
+  serving.requests_per_s = per_ms * kMsPerS;
+  serving.tokens_per_s_per_gpu = serving.requests_per_s * work.answer_tokens / real(deployment.num_gpus());
+  serving.tokens_per_s_per_user = kMsPerS / serving.tpot_ms;
+  // A request meets a Poisson number of prefills.
+  constexpr double kNormal99 = 2.326;
+  const double prefills_met = deployment.prefill || deployment.decode_only ? 0 : std::max(0.0, load.sequences - 1);
+  serving.tpot_p99_ms = serving.tpot_ms + kNormal99 * std::sqrt(prefills_met) * prompt_ms / work.answer_tokens;
+
+  double variance = kSpreadFitted * kSpreadFitted;
+  const auto widen = [&](double spread, std::string why) {
+    variance += spread * spread;
+    serving.notes.push_back(std::move(why));
+  };
+  if (!deployment.is_fitted) {
+    widen(kSpreadOtherStack,
+          fmt::format("constants of {} come from B200 rows or another engine, not from {}",
+                      deployment.engine.name,
+                      deployment.hardware.name));
+  }
+  std::set<std::string> borrowed;
+  for (const ChosenFit& fit : fits) {
+    if (fit.is_borrowed && fit.fit.family != OpFamily::kPrefillScores) {
+      borrowed.insert(fit.measured_on);
+    }
+  }
+  for (const std::string& gpu : borrowed) {
+    widen(kSpreadBorrowedOps, fmt::format("kernels scaled from {}", gpu));
+  }
+  if (decode.tp_crosses_domains()) {
+    widen(kSpreadNetworkTp, "all-reduce over the network is assumed, not measured");
+  }
+  if (layout.ep > layout.tp) {
+    widen(kSpreadWideEp, "expert skew and waiting vary between data sets");
+  }
+  if (serving.stall_ms > serving.step_ms || serving.limit == Limit::kPrefill) {
+    widen(kSpreadPrefillBound, "prefill decides, and its speed varies most between releases");
+  }
+  const double factor = std::exp(kNormal90 * std::sqrt(variance));
+  serving.tpot_low_ms = serving.tpot_ms / factor;
+  serving.tpot_high_ms = serving.tpot_ms * factor;
+  if (serving.limit != Limit::kNone) {
+    serving.notes.push_back(fmt::format("decode starves: {:.1f} of {:.1f} sequences a DP rank at work, {} is short",
+                                        serving.decode_sequences,
+                                        serving.asked_sequences,
+                                        serving.limit == Limit::kMemory ? "cache memory" : "prefill"));
+  }
+  return serving;
+}
+
+}  // namespace simulator

@@ -1,0 +1,199 @@
+#include "simulator/silicon.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <map>
+
+#include "model/check.hpp"
+#include "model/printable.hpp"
+#include "simulator/csv_table.hpp"
+#include "simulator/layout.hpp"
+
+namespace simulator {
+namespace {
+
+// Benchmarks draw lengths evenly between 80 and 100 % of the nominal one (random-range-ratio 0.8 of the InferenceX scripts).
+constexpr double kMeanLength = 0.9;
+
+// One row by column name.
+class Row {
+ public:
+  Row(const CsvTable& table, const CsvRow& row) : table_(table), row_(row) {}
+
+  [[nodiscard]] std::string text(const std::string& column) const {
+    const auto found = std::ranges::find(table_.columns, column);
+    return found == table_.columns.end() ? "" : row_.cells[static_cast<size_t>(found - table_.columns.begin())];
+  }
+
+  // Empty when there is no such cell or it is empty.
+  [[nodiscard]] std::optional<double> number(const std::string& column) const {
+    const std::string cell = text(column);
+    if (cell.empty()) {
+      return std::nullopt;
+    }
+    double value = 0;
+    const auto [end, error] = std::from_chars(cell.data(), cell.data() + cell.size(), value);
+    if (error != std::errc() || end != cell.data() + cell.size() || !(value >= 0) || value > 1e12) {
+      refuse(fmt::format("{} is '{}', expected a number of at least 0", column, model::printable(cell)));
+    }
+    return value;
+  }
+
+  [[nodiscard]] double positive(const std::string& column) const {
+    const std::optional<double> value = number(column);
+    if (!value || *value <= 0) {
+      refuse(fmt::format("{} is '{}', expected a number above 0", column, model::printable(text(column))));
+    }
+    return *value;
+  }
+
+  [[nodiscard]] int64_t degree(const std::string& column) const {
+    constexpr double kMost = 1 << 16;
+    const double value = number(column).value_or(1);
+    if (value > kMost || value != static_cast<double>(static_cast<int64_t>(value))) {
+      refuse(fmt::format("{} is '{}', expected a whole number", column, model::printable(text(column))));
+    }
+    return std::max<int64_t>(1, static_cast<int64_t>(value));
+  }
+
+  [[noreturn]] void refuse(const std::string& what) const {
+    model::throw_input_error("{}:{}: {}", table_.path, row_.line, what);
+  }
+
+ private:
+  const CsvTable& table_;
+  const CsvRow& row_;
+};
+
+std::string gpu_of(const Row& row) {
+  static const std::map<std::string, std::string> kNames{{"a100_sxm", "a100"},
+                                                         {"h100_sxm", "h100"},
+                                                         {"h200_sxm", "h200"},
+                                                         {"h20_sxm", "h20"},
+                                                         {"h800_sxm", "h800"},
+                                                         {"b200_sxm", "b200"},
+                                                         {"b300_sxm", "b300"},
+                                                         {"gb200", "gb200-nvl72"},
+                                                         {"gb200_sxm", "gb200-nvl72"},
+                                                         {"gb200_nvl72", "gb200-nvl72"}};
+  const std::string system = row.text("system");
+  if (const auto found = kNames.find(system); found != kNames.end()) {
+    return found->second;
+  }
+  const std::string known = built_in_hardware_names();
+  if (!system.empty() && known.find(system) != std::string::npos) {
+    return system;
+  }
+  row.refuse(
+      fmt::format("system is '{}', expected one of {}, or a name like h200_sxm", model::printable(system), known));
+}
+
+// What tp, dp and ep mean in the file: tp counts all ranks of one attention group, dp the groups.
+model::ParallelLayout layout_of(int64_t tp, int64_t pp, int64_t dp, int64_t ep) {
+  model::ParallelLayout layout{.tp = tp, .ep = ep, .pp = pp, .dp = dp};
+  const int64_t ranks = tp * dp;
+  // Labels of the experts' split are not to be trusted (README of the measurements, trap 2): with attention over dp groups they are
+  // spread over all ranks, which is what engines do by default.
+  if (dp > 1) {
+    layout.ep = ranks;
+  }
+  if (layout.ep > ranks || ranks % layout.ep != 0) {
+    layout.ep = tp;
+  }
+  return layout;
+}
+
+model::ParallelLayout aggregated_layout(const Row& row) {
+  const int64_t tp = row.degree("tp_size");
+  const int64_t dp = row.degree("attention_dp_size");
+  const int64_t ep = row.degree("moe_ep_size");
+  const int64_t moe_tp = row.degree("moe_tp_size");
+  const std::string flag = row.text("encoding_flag");
+  constexpr int64_t kNode = 8;
+  if (flag.find("8-GPU node") != std::string::npos || (!flag.empty() && std::max(tp, dp) == 64)) {
+    return layout_of(dp > 1 ? 1 : kNode, 1, dp > 1 ? kNode : 1, kNode);
+  }
+  constexpr int64_t kMostTp = 32;
+  if (tp > kMostTp || 128 % tp != 0) {
+    return layout_of(1, 1, tp * dp, tp * dp);  // heads do not divide: attention cannot be over tp
+  }
+  return layout_of(tp, row.degree("pp_size"), dp, std::max(ep, tp * dp / std::max<int64_t>(1, moe_tp)));
+}
+
+RankLayout rank_layout(const model::ParallelLayout& layout, const model::ModelConfig& config, const Row& row) {
+  RankLayout rank{.layout = layout, .kv_dtype = row.text("kv_dtype") == "fp8" ? KvDtype::kFp8 : KvDtype::kBf16};
+  const int64_t over = config.n_routed_experts % layout.ep;
+  rank.redundant_experts = over == 0 ? 0 : layout.ep - over;
+  rank.eplb = rank.redundant_experts > 0;
+  const std::string date = row.text("measured_at");
+  rank.early_engine = !date.empty() && date < "2026";
+  return rank;
+}
+
+SiliconRow parse_row(const Row& row, int64_t line, const model::ModelConfig& config) {
+  SiliconRow silicon{.id = row.text("id"),
+                     .gpu = gpu_of(row),
+                     .backend = row.text("backend"),
+                     .phase = row.text("mode"),
+                     .line = line,
+                     .deployment = {},
+                     .tpot_ms = row.positive("tpot_ms")};
+  Deployment& deployment = silicon.deployment;
+  deployment.config = config;
+  deployment.hardware = load_hardware(silicon.gpu);
+  deployment.engine = load_engine(silicon.backend);
+  const bool is_blackwell = silicon.gpu == "b200" || silicon.gpu == "b300" || silicon.gpu == "gb200-nvl72";
+  deployment.is_fitted = is_blackwell && silicon.backend != "vllm";
+  if (silicon.phase == "disagg") {
+    const auto pool = [&](const std::string& side) {
+      const auto layout = layout_of(
+          row.degree(side + "_tp_size"), 1, row.degree(side + "_attention_dp_size"), row.degree(side + "_moe_ep_size"));
+      return Pool{.rank = rank_layout(layout, config, row), .workers = row.degree(side + "_num_workers")};
+    };
+    deployment.decode = pool("decode");
+    deployment.prefill = pool("prefill");
+  } else if (silicon.phase == "agg") {
+    deployment.decode = {.rank = rank_layout(aggregated_layout(row), config, row)};
+  } else {
+    row.refuse(fmt::format("mode is '{}', expected agg or disagg", model::printable(silicon.phase)));
+  }
+  deployment.memory_frac = 0.97;  // the row ran: whatever was left was enough
+  deployment.workload = {.prompt_tokens = kMeanLength * row.positive("isl_tokens"),
+                         .answer_tokens = kMeanLength * row.positive("osl_tokens"),
+                         .concurrency = row.positive("concurrency")};
+  return silicon;
+}
+
+}  // namespace
+
+SiliconRows read_silicon(const std::filesystem::path& path, bool with_suspects) {
+  const CsvTable table = read_csv(path);
+  for (const char* column : {"system", "backend", "mode", "isl_tokens", "osl_tokens", "concurrency", "tpot_ms"}) {
+    if (std::ranges::find(table.columns, column) == table.columns.end()) {
+      model::throw_input_error(
+          "{}: expected a column {} (those of e2e_tpot_b200_b300_gb200_fp8.csv)", table.path, column);
+    }
+  }
+  const model::ModelConfig config = model::built_in_config("deepseek-v3");
+  SiliconRows result;
+  for (const CsvRow& cells : table.rows) {
+    const Row row(table, cells);
+    if (!with_suspects && row.text("mtp_status") == "suspect_on") {
+      ++result.num_skipped;
+      continue;
+    }
+    result.rows.push_back(parse_row(row, cells.line, config));
+  }
+  if (result.num_skipped > 0) {
+    result.skip_reasons.push_back(
+        fmt::format("{} rows whose mtp_status is suspect_on: nobody knows whether MTP was on", result.num_skipped));
+  }
+  if (result.rows.empty()) {
+    model::throw_input_error("{}: no row to hold the model against", table.path);
+  }
+  return result;
+}
+
+}  // namespace simulator

@@ -1,0 +1,208 @@
+#include "simulator/validate.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <map>
+
+#include "model/check.hpp"
+#include "simulator/fit_constants.hpp"
+
+namespace simulator {
+namespace {
+
+constexpr double kPercent = 100;
+
+// Fits depend on the GPU alone.
+class FitsByGpu {
+ public:
+  explicit FitsByGpu(const std::vector<Calibration>& calibrations) : calibrations_(calibrations) {}
+
+  const std::vector<ChosenFit>& of(const Hardware& hardware) {
+    const auto known = fits_.find(hardware.name);
+    return known != fits_.end() ? known->second
+                                : fits_.emplace(hardware.name, choose_fits(calibrations_, hardware)).first->second;
+  }
+
+ private:
+  const std::vector<Calibration>& calibrations_;
+  std::map<std::string, std::vector<ChosenFit>> fits_;
+};
+
+// The half for fitting, and the loss that weighs the middle and the tail.
+constexpr double kTailWeight = 0.5;
+
+double loss_of(std::vector<double> abs_logs) {
+  double sum = 0;
+  for (const double value : abs_logs) {
+    sum += value;
+  }
+  return sum / static_cast<double>(abs_logs.size()) + kTailWeight * quantile(std::move(abs_logs), 0.9);
+}
+
+// sglang, trtllm from six and more positive numbers.
+struct EngineConstants {
+  EngineProfile sglang{.name = "sglang"};
+  EngineProfile trtllm{.name = "trtllm"};
+};
+
+EngineConstants engines_of(std::span<const double> x) {
+  EngineConstants engines;
+  engines.sglang.stream_factor = engines.trtllm.stream_factor = x[0];
+  engines.sglang.host_us = x[1];
+  engines.trtllm.host_us = x[2];
+  engines.sglang.prefill_factor = x[3];
+  engines.trtllm.prefill_factor = x[4];
+  engines.sglang.b300_scores_factor = x[5];
+  engines.sglang.early_blackwell_layer_us = x[6];
+  engines.trtllm.early_blackwell_layer_us = x[7];
+  return engines;
+}
+
+double rounded(double value) {
+  const double scale = std::pow(10.0, 2 - std::floor(std::log10(value)));
+  return std::round(value * scale) / scale;
+}
+
+}  // namespace
+
+bool is_fitting_row(const SiliconRow& row) {
+  return row.line % 2 == 1;
+}
+
+std::vector<ValidatedRow> validate(const std::vector<SiliconRow>& rows, const std::vector<Calibration>& calibrations) {
+  FitsByGpu fits(calibrations);
+  ExpertShares shares;
+  std::vector<ValidatedRow> validated;
+  for (const SiliconRow& row : rows) {
+    try {
+      const Serving serving = serve(row.deployment, fits.of(row.deployment.hardware), shares);
+      validated.push_back({.row = &row,
+                           .predicted_ms = serving.tpot_ms,
+                           .low_ms = serving.tpot_low_ms,
+                           .high_ms = serving.tpot_high_ms});
+    } catch (const model::InputError& error) {
+      model::throw_input_error("line {} ({}): {}", row.line, row.id, error.what());
+    }
+  }
+  return validated;
+}
+
+ErrorSummary summarise(const std::vector<const ValidatedRow*>& rows) {
+  CHECK(!rows.empty());
+  ErrorSummary summary{.num_rows = static_cast<int64_t>(rows.size())};
+  const double share = 1 / static_cast<double>(rows.size());
+  std::vector<double> errors;
+  for (const ValidatedRow* row : rows) {
+    errors.push_back(std::abs(row->error_frac()));
+    summary.bias_frac += share * row->error_frac();
+    summary.coverage_frac += row->is_covered() ? share : 0;
+  }
+  summary.median_abs_frac = quantile(errors, 0.5);
+  summary.p90_abs_frac = quantile(errors, 0.9);
+  return summary;
+}
+
+std::vector<Table> validation_tables(const SiliconRows& silicon, const std::vector<ValidatedRow>& rows) {
+  const auto columns_of_errors = [](std::vector<Column> columns) {
+    columns.insert(columns.end(),
+                   {{"rows", "rows"},
+                    {"median_abs_error_pct", "median error", "%", 1, 1},
+                    {"p90_abs_error_pct", "p90 error", "%", 1, 1},
+                    {"bias_pct", "bias", "%", 1, 1},
+                    {"coverage_90_pct", "in 90 % interval", "%", 1, 1}});
+    return columns;
+  };
+  const auto errors = [](const ErrorSummary& summary, std::vector<Cell> cells) {
+    cells.insert(cells.end(),
+                 {summary.num_rows,
+                  kPercent * summary.median_abs_frac,
+                  kPercent * summary.p90_abs_frac,
+                  kPercent * summary.bias_frac,
+                  kPercent * summary.coverage_frac});
+    return cells;
+  };
+  std::vector<const ValidatedRow*> all;
+  std::map<std::string, std::vector<const ValidatedRow*>> groups;
+  for (const ValidatedRow& row : rows) {
+    all.push_back(&row);
+    groups["gpu " + row.row->gpu].push_back(&row);
+    groups["backend " + row.row->backend].push_back(&row);
+    groups["phase " + row.row->phase].push_back(&row);
+    groups[is_fitting_row(*row.row) ? "lines odd" : "lines even"].push_back(&row);
+  }
+  Table summary{.name = "summary",
+                .title = "Token time predicted against measured" +
+                         (silicon.skip_reasons.empty() ? "" : "; left out: " + silicon.skip_reasons.front()),
+                .columns = columns_of_errors({}),
+                .is_record = true};
+  summary.add(errors(summarise(all), {}));
+  Table by_group{
+      .name = "by_group", .title = "By GPU, backend and phase", .columns = columns_of_errors({{"group", "group"}})};
+  for (const auto& [name, members] : groups) {
+    by_group.add(errors(summarise(members), {name}));
+  }
+  Table each{.name = "each_row",
+             .title = "Every row",
+             .columns = {{"line", "line"},
+                         {"id", "id"},
+                         {"kv_dtype", "KV"},
+                         {"tpot_ms", "measured", "ms", 1, 2},
+                         {"predicted_ms", "predicted", "ms", 1, 2},
+                         {"low_ms", "low", "ms", 1, 2},
+                         {"high_ms", "high", "ms", 1, 2},
+                         {"error_pct", "error", "%", 1, 1}}};
+  for (const ValidatedRow& row : rows) {
+    each.add({row.row->line,
+              row.row->id,
+              std::string(row.row->deployment.decode.rank.kv_dtype == KvDtype::kFp8 ? "fp8" : "bf16"),
+              row.row->tpot_ms,
+              row.predicted_ms,
+              row.low_ms,
+              row.high_ms,
+              kPercent * row.error_frac()});
+  }
+  return {std::move(summary), std::move(by_group), std::move(each)};
+}
+
+std::vector<EngineProfile> fit_engines(const std::vector<SiliconRow>& rows,
+                                       const std::vector<Calibration>& calibrations) {
+  FitsByGpu fits(calibrations);
+  ExpertShares shares;
+  std::vector<SiliconRow> fitting;
+  std::ranges::copy_if(rows, std::back_inserter(fitting), is_fitting_row);
+  const auto loss = [&](std::span<const double> x) {
+    const EngineConstants engines = engines_of(x);
+    std::vector<double> abs_logs;
+    for (SiliconRow& row : fitting) {
+      row.deployment.engine = row.backend == "trtllm" ? engines.trtllm : engines.sglang;
+      const Serving serving = serve(row.deployment, fits.of(row.deployment.hardware), shares);
+      abs_logs.push_back(std::abs(std::log(serving.tpot_ms / row.tpot_ms)));
+    }
+    return loss_of(std::move(abs_logs));
+  };
+  constexpr int kSteps = 600;
+  std::vector<double> best =
+      minimise_positive(loss, std::vector<double>{1.15, 500, 1000, 2.5, 1.7, 30, 40, 60}, kSteps);
+  std::ranges::transform(best, best.begin(), rounded);
+  EngineConstants engines = engines_of(best);
+  const std::string source = fmt::format(
+      "fitted to {} rows of e2e_tpot_b200_b300_gb200_fp8.csv (aiconfigurator@095f58a, MTP off)", fitting.size());
+  engines.sglang.source = engines.trtllm.source = source;
+  engines.trtllm.b300_scores_factor = 1;
+  EngineProfile vllm{.name = "vllm", .source = "assumed: the mean of sglang and trtllm, no row measured"};
+  for (double EngineProfile::*member : {&EngineProfile::stream_factor,
+                                        &EngineProfile::host_us,
+                                        &EngineProfile::prefill_factor,
+                                        &EngineProfile::early_blackwell_layer_us}) {
+    vllm.*member = rounded((engines.sglang.*member + engines.trtllm.*member) / 2);
+  }
+  return {EngineProfile{.name = "ideal", .source = "kernels back to back, no host"},
+          std::move(engines.sglang),
+          std::move(engines.trtllm),
+          std::move(vllm)};
+}
+
+}  // namespace simulator
