@@ -25,6 +25,7 @@ class Checkpoint : public WeightSource {
 
   [[nodiscard]] const ModelConfig& config() const override { return config_; }
   [[nodiscard]] TensorView weight(const std::string& name) const override;
+  [[nodiscard]] bool keeps_tensors() const override { return true; }
   [[nodiscard]] const std::filesystem::path& directory() const { return directory_; }
   // XXH3-64 of config.json and of every shard's header, 16 hex digits: identifies the checkpoint cheaply.
   [[nodiscard]] const std::string& header_hash() const { return header_hash_; }

@@ -14,6 +14,8 @@ class WeightSource {
   [[nodiscard]] virtual const ModelConfig& config() const = 0;
   // Throws InputError when there is no tensor of this catalogue name.
   [[nodiscard]] virtual TensorView weight(const std::string& name) const = 0;
+  // True if every tensor stays in memory, or mapped, as long as the source lives, so that holding views of all of them costs nothing.
+  [[nodiscard]] virtual bool keeps_tensors() const { return false; }
 };
 
 }  // namespace model

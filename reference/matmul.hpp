@@ -1,4 +1,4 @@
-// x W^T with the rows of W produced on demand: the one loop under every linear op.
+// x W^T with the rows of W produced on demand: the plain form, which exact mode takes. FP32 products take panel_matmul.hpp.
 #pragma once
 
 #include <cstdint>

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -10,7 +11,9 @@
 #include "model/tensor_view.hpp"
 #include "model/weight_source.hpp"
 #include "reference/latent_cache.hpp"
+#include "reference/rope.hpp"
 #include "reference/rules.hpp"
+#include "reference/weight_matrix.hpp"
 
 namespace reference {
 
@@ -27,10 +30,28 @@ struct OpCall {
   // each sequence of the workload its number in the cache. cache_latent adds the new rows there and returns an empty view.
   LatentCache* cache = nullptr;
   std::span<const int64_t> cache_sequences = {};
+  // What a caller of many steps has at hand; an op without them fetches or computes its own.
+  const WeightMatrix* matrix = nullptr;  // op.weights[0], if it is one
+  RotationTable* rotations = nullptr;
   int num_threads = 1;
   int64_t* flops = nullptr;  // if set: multiply-adds done are added here, times two
 
   [[nodiscard]] const model::ModelConfig& config() const { return weights.config(); }
+};
+
+// The matrix op.weights[0] of a call: the one at hand, or fetched.
+class MatrixOf {
+ public:
+  explicit MatrixOf(const OpCall& call) : given_(call.matrix) {
+    if (given_ == nullptr) {
+      own_.emplace(call.weights, call.op.weights.at(0));
+    }
+  }
+  [[nodiscard]] const WeightMatrix& matrix() const { return given_ != nullptr ? *given_ : *own_; }
+
+ private:
+  const WeightMatrix* given_;
+  std::optional<WeightMatrix> own_;
 };
 
 // Runs one op by its kind. Throws CheckError when inputs do not fit, InputError when a weight is missing.

@@ -4,41 +4,27 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <exception>
-#include <mutex>
-#include <thread>
-#include <vector>
+#include <functional>
 
 namespace reference {
 
-// Calls body(i) for i in [0, count). body must not write what another iteration reads or writes. The first exception is rethrown.
+// Calls body(begin, end) for ranges that together are [0, count), on up to num_threads threads, which are kept for the next call.
+// In a loop that runs inside another one, or while another thread runs one, the caller does all the work itself.
+// The first exception is rethrown when all threads are done.
+void share_ranges(int64_t count, int num_threads, const std::function<void(int64_t, int64_t)>& body);
+
+// Calls body(i) for i in [0, count). body must not write what another iteration reads or writes.
 template <typename Body>
 void parallel_for(int64_t count, int num_threads, const Body& body) {
-  const int64_t workers = std::clamp<int64_t>(num_threads, 1, std::max<int64_t>(count, 1));
-  if (workers == 1) {
-    for (int64_t i = 0; i < count; ++i) {
+  const auto range = [&body](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
       body(i);
     }
-    return;
-  }
-  std::exception_ptr failure;
-  std::mutex failure_mutex;
-  std::vector<std::jthread> threads;
-  for (int64_t worker = 0; worker < workers; ++worker) {
-    threads.emplace_back([&, worker] {
-      try {
-        for (int64_t i = count * worker / workers; i < count * (worker + 1) / workers; ++i) {
-          body(i);
-        }
-      } catch (...) {
-        const std::scoped_lock lock(failure_mutex);
-        failure = failure ? failure : std::current_exception();
-      }
-    });
-  }
-  threads.clear();
-  if (failure) {
-    std::rethrow_exception(failure);
+  };
+  if (num_threads <= 1 || count <= 1) {
+    range(0, count);
+  } else {
+    share_ranges(count, num_threads, std::cref(range));
   }
 }
 

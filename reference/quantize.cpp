@@ -1,29 +1,14 @@
 #include "reference/quantize.hpp"
 
 #include <algorithm>
-#include <cmath>
 
+#include "model/check.hpp"
 #include "reference/numerics/bf16.hpp"
 #include "reference/numerics/fp8.hpp"
 #include "reference/numerics/reduce.hpp"
+#include "reference/simd/kernels.hpp"
 
 namespace reference {
-
-namespace {
-
-// NaN if any element is NaN, so that it cannot hide behind a larger neighbour.
-float largest_magnitude(std::span<const float> block) {
-  float amax = 0;
-  for (const float value : block) {
-    if (std::isnan(value)) {
-      return value;
-    }
-    amax = std::max(amax, std::abs(value));
-  }
-  return amax;
-}
-
-}  // namespace
 
 float activation_scale(const QuantizeRule& rule, float amax) {
   constexpr float kMax = 448.0f;
@@ -46,23 +31,33 @@ float activation_code(const QuantizeRule& rule, float x, const BlockScale& block
 void round_trip_fp8_cache(std::span<float> c) {
   for (size_t begin = 0; begin < c.size(); begin += kBlockLen) {
     const auto block = c.subspan(begin, std::min<size_t>(kBlockLen, c.size() - begin));
-    const float scale = round_up_to_power_of_two(std::max(largest_magnitude(block) / 448.0f, 1e-4f));
+    const float amax = simd::kernels().largest_magnitude(block.data(), static_cast<int64_t>(block.size()));
+    const float scale = round_up_to_power_of_two(std::max(amax / 448.0f, 1e-4f));
     for (float& value : block) {
       value = round_to_bf16(round_to_f8_e4m3(value / scale) * scale);
     }
   }
 }
 
+float quantize_block(const QuantizeRule& rule, std::span<const float> x, std::span<float> codes) {
+  CHECK_EQ(x.size(), codes.size());
+  const auto len = static_cast<int64_t>(x.size());
+  const auto& kernels = simd::kernels();
+  const BlockScale found = block_scale(rule, kernels.largest_magnitude(x.data(), len));
+  if (rule.code == CodeFormula::kDivide) {
+    kernels.quotients_to_e4m3(x.data(), len, found.scale, codes.data());
+  } else {
+    kernels.products_to_e4m3(x.data(), len, found.factor, codes.data());
+  }
+  return found.scale;
+}
+
 QuantizedRow quantize_row(const QuantizeRule& rule, std::span<const float> x) {
   QuantizedRow row;
-  row.codes.reserve(x.size());
+  row.codes.resize(x.size());
   for (size_t begin = 0; begin < x.size(); begin += kBlockLen) {
-    const auto block = x.subspan(begin, std::min<size_t>(kBlockLen, x.size() - begin));
-    const BlockScale found = block_scale(rule, largest_magnitude(block));
-    row.scales.push_back(found.scale);
-    for (const float value : block) {
-      row.codes.push_back(activation_code(rule, value, found));
-    }
+    const size_t len = std::min<size_t>(kBlockLen, x.size() - begin);
+    row.scales.push_back(quantize_block(rule, x.subspan(begin, len), std::span<float>(row.codes).subspan(begin, len)));
   }
   return row;
 }

@@ -30,6 +30,8 @@ float activation_code(const QuantizeRule& rule, float x, const BlockScale& block
 // Source: FlashMLA tests/quant.py. In place. Exact arithmetic on its input but for the two roundings.
 void round_trip_fp8_cache(std::span<float> c);
 
+// One block (at most 128 elements): writes the codes as numbers and returns the scale. NaN in it gives NaN codes and a NaN scale.
+float quantize_block(const QuantizeRule& rule, std::span<const float> x, std::span<float> codes);
 // A ragged last block is quantised by its own elements. NaN in a block gives NaN codes in that block.
 QuantizedRow quantize_row(const QuantizeRule& rule, std::span<const float> x);
 

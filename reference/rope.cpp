@@ -77,6 +77,17 @@ std::vector<Rotation> rotations(const model::ModelConfig& config,
   return result;
 }
 
+RotationTable::RotationTable(const model::ModelConfig& config, FrequencyOrder order)
+    : config_(config), frequencies_(inverse_frequencies(config, order)) {}
+
+std::span<const Rotation> RotationTable::at(int64_t position) {
+  auto found = by_position_.find(position);
+  if (found == by_position_.end()) {
+    found = by_position_.emplace(position, rotations(config_, frequencies_, position)).first;
+  }
+  return found->second;
+}
+
 double softmax_scale(const model::ModelConfig& config) {
   const double m = config.yarn ? magnitude(*config.yarn, config.yarn->mscale_all_dim) : 1.0;
   return 1.0 / std::sqrt(static_cast<double>(config.qk_head_dim())) * m * m;

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <span>
 #include <vector>
 
 #include "model/config.hpp"
@@ -24,6 +26,19 @@ struct Rotation {
 std::vector<Rotation> rotations(const model::ModelConfig& config,
                                 const std::vector<float>& frequencies,
                                 int64_t position);
+
+// rotations() of every position asked for, kept. Not for two threads at once.
+class RotationTable {
+ public:
+  RotationTable(const model::ModelConfig& config, FrequencyOrder order);
+  // [qk_rope_head_dim / 2]; valid as long as the table.
+  [[nodiscard]] std::span<const Rotation> at(int64_t position);
+
+ private:
+  model::ModelConfig config_;
+  std::vector<float> frequencies_;
+  std::map<int64_t, std::vector<Rotation>> by_position_;
+};
 
 // qk_head_dim^-0.5 * m(mscale_all_dim)^2.
 double softmax_scale(const model::ModelConfig& config);

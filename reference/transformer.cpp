@@ -2,54 +2,11 @@
 
 #include <algorithm>
 #include <iterator>
+#include <span>
 #include <utility>
-
-#include "reference/tokens.hpp"
 
 namespace reference {
 namespace {
-
-// Values of one step, each dropped after the op that reads it last.
-class Values {
- public:
-  explicit Values(const std::vector<model::Op>& ops) {
-    for (size_t i = 0; i < ops.size(); ++i) {
-      for (const std::string& input : ops[i].inputs) {
-        last_reader_[input] = i;
-      }
-    }
-  }
-
-  void set(const std::string& id, model::TensorView value) { values_[id] = std::move(value); }
-  void set_parts(const std::string& id, std::vector<model::TensorView> parts) { parts_[id] = std::move(parts); }
-
-  [[nodiscard]] model::TensorView get(const std::string& id) const {
-    const auto found = values_.find(id);
-    return found == values_.end() ? model::TensorView{} : found->second;
-  }
-  [[nodiscard]] const std::vector<model::TensorView>* parts(const std::string& id) const {
-    const auto found = parts_.find(id);
-    return found == parts_.end() ? nullptr : &found->second;
-  }
-
-  void drop_inputs_of(const model::Op& op, size_t op_idx) {
-    for (const std::string& input : op.inputs) {
-      if (last_reader_.at(input) == op_idx) {
-        values_.erase(input);
-        parts_.erase(input);
-      }
-    }
-  }
-
- private:
-  std::map<std::string, size_t> last_reader_;
-  std::map<std::string, model::TensorView> values_;
-  std::map<std::string, std::vector<model::TensorView>> parts_;  // of grouped ops, by expert
-};
-
-bool is_cache(const std::string& id) {
-  return id.starts_with("cache.");
-}
 
 // The numbers in the cache of the sequences of a step.
 std::vector<int64_t> numbered_sequences(const StepInput& input) {
@@ -75,10 +32,155 @@ void replace_rows(LatentCache& cache,
   }
 }
 
+// The tensors of one step by slot; those of grouped ops by expert.
+struct Values {
+  explicit Values(size_t num_slots) : whole(num_slots), parts(num_slots) {}
+
+  void drop(std::span<const int> slots) {
+    for (const int slot : slots) {
+      whole[static_cast<size_t>(slot)] = {};
+      parts[static_cast<size_t>(slot)].clear();
+    }
+  }
+
+  std::vector<model::TensorView> whole;
+  std::vector<std::vector<model::TensorView>> parts;
+};
+
 }  // namespace
 
+// One step under way.
+class Transformer::Step {
+ public:
+  Step(const Transformer& transformer,
+       const Plan& plan,
+       RotationTable& rotations,
+       const StepInput& input,
+       LatentCache& cache,
+       model::Probe& probe)
+      : transformer_(transformer),
+        plan_(plan),
+        rotations_(rotations),
+        input_(input),
+        cache_(cache),
+        probe_(probe),
+        cache_sequences_(numbered_sequences(input)),
+        values_(plan.num_slots()) {
+    if (const auto k = input.workload.only_mtp_layer; k) {
+      CHECK_EQ(input.mtp_state.num_rows(), input.workload.num_tokens());
+      set(model::mtp_state_id(*k), input.mtp_state);
+      set_tokens("mtp." + std::to_string(*k) + ".tokens", input.mtp_tokens.at(static_cast<size_t>(*k)));
+      return;
+    }
+    set_tokens("tokens", input.tokens);
+    for (int64_t k = 0; k < input.workload.num_mtp_layers; ++k) {
+      set_tokens("mtp." + std::to_string(k) + ".tokens", input.mtp_tokens.at(static_cast<size_t>(k)));
+    }
+  }
+
+  void run() {
+    for (const PlannedOp& planned : plan_.ops()) {
+      const model::Op& op = planned.op;
+      if ((!op.optional || probe_.wants(op)) && (op.kind != model::OpKind::kHead || input_.with_logits)) {
+        op.num_parts == 1 ? run_whole(planned) : run_parts(planned);
+      }
+      values_.drop(planned.last_reads);
+    }
+  }
+
+ private:
+  void set(const std::string& id, model::TensorView value) {
+    values_.whole[static_cast<size_t>(plan_.slot(id))] = std::move(value);
+  }
+  void set_tokens(const std::string& id, const std::vector<int32_t>& tokens) {
+    set(id, model::make_tensor(model::DType::kI32, {input_.workload.num_tokens()}, tokens));
+  }
+
+  // Whoever replaces run_op is given the cache as a tensor, and fetches weights through the call, where they may be others.
+  [[nodiscard]] bool is_plain() const { return !transformer_.run_; }
+  [[nodiscard]] model::TensorView computed(const OpCall& call) const {
+    return is_plain() ? run_op(call) : transformer_.run_(call);
+  }
+
+  [[nodiscard]] OpCall call_of(const model::Op& op, const std::optional<WeightMatrix>& matrix) const {
+    return {.rules = transformer_.rules_,
+            .workload = input_.workload,
+            .weights = transformer_.weights_,
+            .op = op,
+            .matrix = matrix && is_plain() ? &*matrix : nullptr,
+            .rotations = is_plain() ? &rotations_ : nullptr,
+            .num_threads = transformer_.num_threads_};
+  }
+
+  void run_whole(const PlannedOp& planned) {
+    const model::Op& op = planned.op;
+    OpCall call = call_of(op, planned.matrix);
+    for (const int slot : planned.inputs) {
+      if (slot != kCacheSlot) {
+        call.inputs.push_back(values_.whole[static_cast<size_t>(slot)]);
+        if (const auto& parts = values_.parts[static_cast<size_t>(slot)]; !parts.empty()) {
+          call.expert_outputs = parts;
+        }
+      } else if (is_plain() && op.kind != model::OpKind::kLinear) {
+        call.inputs.emplace_back();
+        call.cache = &cache_;
+        call.cache_sequences = cache_sequences_;
+      } else {
+        call.inputs.push_back(cache_.gather(op.layer, cache_sequences_));
+      }
+    }
+    auto value = computed(call);
+    if (op.kind != model::OpKind::kCacheLatent) {
+      probe_.see(op, value);
+      values_.whole[static_cast<size_t>(planned.output)] = std::move(value);
+    } else if (!is_plain()) {
+      replace_rows(cache_, op, input_.workload, cache_sequences_, value);
+      probe_.see(op, value);
+    } else if (probe_.wants(op)) {
+      probe_.see(op, cache_.gather(op.layer, cache_sequences_));
+    }
+  }
+
+  void run_parts(const PlannedOp& planned) {
+    auto& results = values_.parts[static_cast<size_t>(planned.output)];
+    results.resize(planned.parts.size());
+    for (size_t expert = 0; expert < planned.parts.size(); ++expert) {
+      const PlannedOp& part = planned.parts[expert];
+      OpCall call = call_of(part.op, part.matrix);
+      for (const int slot : planned.inputs) {
+        const auto& parts = values_.parts[static_cast<size_t>(slot)];
+        call.inputs.push_back(parts.empty() ? values_.whole[static_cast<size_t>(slot)] : parts[expert]);
+      }
+      const bool gathers = call.inputs.back().dtype == model::DType::kI32;
+      const bool visited =
+          gathers ? is_chosen(call.inputs.back(), static_cast<int32_t>(expert)) : !call.inputs[0].bytes.empty();
+      if (visited) {
+        results[expert] = computed(call);
+        probe_.see(part.op, results[expert]);
+      }
+    }
+  }
+
+  static bool is_chosen(const model::TensorView& topk_ids, int32_t expert) {
+    return std::ranges::count(topk_ids.codes<int32_t>(), expert) > 0;
+  }
+
+  const Transformer& transformer_;
+  const Plan& plan_;
+  RotationTable& rotations_;
+  const StepInput& input_;
+  LatentCache& cache_;
+  model::Probe& probe_;
+  std::vector<int64_t> cache_sequences_;
+  Values values_;
+};
+
 Transformer::Transformer(const model::WeightSource& weights, Rules rules, int num_threads, RunOp run)
-    : weights_(weights), rules_(rules), num_threads_(num_threads), run_(std::move(run)) {
+    : weights_(weights),
+      rules_(rules),
+      num_threads_(num_threads),
+      run_(std::move(run)),
+      rotations_(weights.config(), rules.frequency) {
   const model::Workload one_token{.sequences = {{.num_cached = 0, .num_new = 1}},
                                   .num_mtp_layers = config().num_nextn_predict_layers};
   std::ranges::copy_if(model::op_list(config(), one_token), std::back_inserter(heads_), [](const model::Op& op) {
@@ -87,83 +189,14 @@ Transformer::Transformer(const model::WeightSource& weights, Rules rules, int nu
 }
 
 void Transformer::step(const StepInput& input, LatentCache& cache, model::Probe& probe) const {
-  const auto ops = model::op_list(weights_.config(), input.workload);
-  Values values(ops);
-  const auto set_tokens = [&](const std::string& id, const std::vector<int32_t>& tokens) {
-    values.set(id, model::make_tensor(model::DType::kI32, {input.workload.num_tokens()}, tokens));
-  };
-  if (const auto k = input.workload.only_mtp_layer; k) {
-    CHECK_EQ(input.mtp_state.num_rows(), input.workload.num_tokens());
-    values.set(model::mtp_state_id(*k), input.mtp_state);
-    set_tokens("mtp." + std::to_string(*k) + ".tokens", input.mtp_tokens.at(static_cast<size_t>(*k)));
-  } else {
-    set_tokens("tokens", input.tokens);
-    for (size_t layer = 0; layer < input.mtp_tokens.size(); ++layer) {
-      set_tokens("mtp." + std::to_string(layer) + ".tokens", input.mtp_tokens[layer]);
-    }
+  const std::scoped_lock lock(mutex_);
+  auto plan = std::ranges::find_if(plans_, [&](const Plan& known) { return known.fits(input.workload); });
+  if (plan == plans_.end()) {
+    plans_.emplace_back(weights_, input.workload, weights_.keeps_tensors());
+    plan = plans_.end() - 1;
   }
-  const auto cache_sequences = numbered_sequences(input);
-
-  const auto run = [this](const OpCall& call) { return run_ ? run_(call) : run_op(call); };
-  const auto reads_in_place = [this](const model::Op& op) { return !run_ && op.kind != model::OpKind::kLinear; };
-  const auto call_for = [&](const model::Op& op) {
-    OpCall call{
-        .rules = rules_, .workload = input.workload, .weights = weights_, .op = op, .num_threads = num_threads_};
-    for (const std::string& id : op.inputs) {
-      call.inputs.push_back(is_cache(id) && reads_in_place(op) ? model::TensorView{}
-                            : is_cache(id)                     ? cache.gather(op.layer, cache_sequences)
-                                                               : values.get(id));
-      if (is_cache(id) && reads_in_place(op)) {
-        call.cache = &cache;
-        call.cache_sequences = cache_sequences;
-      }
-      if (const auto* parts = values.parts(id); parts != nullptr && op.num_parts == 1) {
-        call.expert_outputs = *parts;
-      }
-    }
-    return call;
-  };
-
-  for (size_t i = 0; i < ops.size(); ++i) {
-    const model::Op& op = ops[i];
-    if ((op.optional && !probe.wants(op)) || (op.kind == model::OpKind::kHead && !input.with_logits)) {
-      continue;
-    }
-    if (op.num_parts == 1) {
-      auto value = run(call_for(op));
-      if (op.kind == model::OpKind::kCacheLatent) {
-        if (run_) {
-          replace_rows(cache, op, input.workload, cache_sequences, value);
-          probe.see(op, value);
-        } else if (probe.wants(op)) {
-          probe.see(op, cache.gather(op.layer, cache_sequences));
-        }
-      } else {
-        probe.see(op, value);
-        values.set(op.id, std::move(value));
-      }
-    } else {
-      std::vector<model::TensorView> parts(static_cast<size_t>(op.num_parts));
-      for (int64_t expert = 0; expert < op.num_parts; ++expert) {
-        const model::Op part = model::expert_part(op, expert);
-        OpCall call{
-            .rules = rules_, .workload = input.workload, .weights = weights_, .op = part, .num_threads = num_threads_};
-        for (const std::string& id : op.inputs) {
-          const auto* group = values.parts(id);
-          call.inputs.push_back(group == nullptr ? values.get(id) : (*group)[static_cast<size_t>(expert)]);
-        }
-        const bool gathers = call.inputs.back().dtype == model::DType::kI32;
-        const bool visited =
-            gathers ? !tokens_of_expert(call.inputs.back(), expert).empty() : !call.inputs[0].bytes.empty();
-        if (visited) {
-          parts[static_cast<size_t>(expert)] = run(call);
-          probe.see(part, parts[static_cast<size_t>(expert)]);
-        }
-      }
-      values.set_parts(op.id, std::move(parts));
-    }
-    values.drop_inputs_of(op, i);
-  }
+  plan->set_lengths(input.workload);
+  Step(*this, *plan, rotations_, input, cache, probe).run();
 }
 
 model::TensorView Transformer::logits(const model::TensorView& state, std::optional<int64_t> mtp_layer) const {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -11,6 +12,8 @@
 #include "model/tensor_view.hpp"
 #include "model/weight_source.hpp"
 #include "reference/op_call.hpp"
+#include "reference/plan.hpp"
+#include "reference/rope.hpp"
 #include "reference/rules.hpp"
 
 namespace reference {
@@ -45,11 +48,17 @@ class Transformer {
   [[nodiscard]] const model::ModelConfig& config() const { return weights_.config(); }
 
  private:
+  class Step;
+
   const model::WeightSource& weights_;
   Rules rules_;
   int num_threads_;
   RunOp run_;
   std::vector<model::Op> heads_;  // the logits of the main model, then of each MTP layer, as of one token
+  // What one step leaves for the next; it changes no result. Steps of one Transformer wait for one another.
+  mutable std::mutex mutex_;
+  mutable std::vector<Plan> plans_;
+  mutable RotationTable rotations_;
 };
 
 // The same by-hand loop over MTP inputs that every caller needs: row i of sequence s reads token i + 1 + k, where `following`

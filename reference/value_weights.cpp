@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "reference/numerics/bf16.hpp"
+#include "reference/simd/kernels.hpp"
 
 namespace reference {
 
@@ -38,6 +39,10 @@ void round_weights(
   for (size_t row = 0; row < places.size() * static_cast<size_t>(num_heads); ++row) {
     const auto visible = static_cast<size_t>(places[row / static_cast<size_t>(num_heads)].num_visible());
     const auto weights = probs.subspan(row * static_cast<size_t>(max_keys), visible);
+    if (rule == ProbsRule::kBf16BeforeValue || rule == ProbsRule::kBf16Stored) {  // every factor is 1
+      simd::kernels().scale_to_bf16(weights.data(), static_cast<int64_t>(visible), 1.0f);
+      continue;
+    }
     const auto factors = value_factors(rule, std::vector<double>(weights.begin(), weights.end()));
     for (size_t key = 0; key < visible; ++key) {
       const auto factor = static_cast<float>(factors[key]);

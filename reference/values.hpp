@@ -1,12 +1,15 @@
 // Between stored tensors and the numbers an op computes with: T is float in the published modes, double in exact mode.
 #pragma once
 
+#include <algorithm>
+#include <span>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "model/tensor_view.hpp"
 #include "reference/numerics/bf16.hpp"
+#include "reference/simd/kernels.hpp"
 
 namespace reference {
 
@@ -17,8 +20,10 @@ std::vector<T> load(const model::TensorView& tensor) {
   switch (tensor.dtype) {
     case model::DType::kBF16: {
       const auto codes = tensor.codes<uint16_t>();
-      for (size_t i = 0; i < values.size(); ++i) {
-        values[i] = model::decode_bf16(codes[i]);
+      if constexpr (std::is_same_v<T, float>) {
+        simd::kernels().decode_bf16(codes.data(), static_cast<int64_t>(codes.size()), values.data());
+      } else {
+        std::transform(codes.begin(), codes.end(), values.begin(), model::decode_bf16);
       }
       return values;
     }
@@ -35,6 +40,18 @@ std::vector<T> load(const model::TensorView& tensor) {
   return values;
 }
 
+// Elements [first, first + out.size()) of a BF16 or F32 tensor, in row-major order.
+inline void load_part(const model::TensorView& tensor, int64_t first, std::span<float> out) {
+  CHECK(first >= 0 && first + static_cast<int64_t>(out.size()) <= tensor.size());
+  if (tensor.dtype == model::DType::kBF16) {
+    const auto codes = tensor.codes<uint16_t>().subspan(static_cast<size_t>(first));
+    simd::kernels().decode_bf16(codes.data(), static_cast<int64_t>(out.size()), out.data());
+  } else {
+    CHECK(tensor.dtype == model::DType::kF32);
+    std::ranges::copy(tensor.codes<float>().subspan(static_cast<size_t>(first), out.size()), out.begin());
+  }
+}
+
 // Stores results in the format of the rule, which is where the last rounding of an op happens. Exact mode (double) keeps FP64.
 template <typename T>
 model::TensorView store(model::Shape shape, std::vector<T> values, model::DType dtype) {
@@ -46,9 +63,7 @@ model::TensorView store(model::Shape shape, std::vector<T> values, model::DType 
     }
     CHECK(dtype == model::DType::kBF16);
     std::vector<uint16_t> codes(values.size());
-    for (size_t i = 0; i < values.size(); ++i) {
-      codes[i] = encode_bf16(values[i]);
-    }
+    simd::kernels().encode_bf16(values.data(), static_cast<int64_t>(values.size()), codes.data());
     return model::make_tensor(dtype, std::move(shape), std::move(codes));
   }
 }

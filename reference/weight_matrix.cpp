@@ -1,69 +1,105 @@
 #include "reference/weight_matrix.hpp"
 
-#include "reference/numerics/bf16.hpp"
+#include <algorithm>
+
 #include "reference/numerics/reduce.hpp"
+#include "reference/simd/kernels.hpp"
 
 namespace reference {
 
 WeightMatrix::WeightMatrix(const model::WeightSource& source, const std::string& name) : weight_(source.weight(name)) {
   CHECK_EQ(weight_.shape.size(), size_t{2});
+  out_dim_ = weight_.shape[0];
+  in_dim_ = weight_.shape[1];
   if (is_fp8()) {
     scale_ = source.weight(name + "_scale_inv");
+    CHECK_EQ(scale_.shape.size(), size_t{2});
+    num_scale_columns_ = scale_.shape[1];
+    CHECK(scale_.dtype == model::DType::kF32 || scale_.dtype == model::DType::kF8E8M0);
+  } else {
+    CHECK(weight_.dtype == model::DType::kBF16 || weight_.dtype == model::DType::kF32);
   }
+}
+
+bool WeightMatrix::read_codes(int64_t offset, std::span<float> out) const {
+  const auto len = static_cast<int64_t>(out.size());
+  const std::byte* codes = weight_.bytes.data() + offset * model::dtype_bytes(weight_.dtype);
+  switch (weight_.dtype) {
+    case model::DType::kF8E4M3:
+      simd::kernels().decode_e4m3(reinterpret_cast<const uint8_t*>(codes), len, out.data());
+      return true;
+    case model::DType::kBF16:
+      return simd::kernels().decode_bf16(reinterpret_cast<const uint16_t*>(codes), len, out.data());
+    default: std::copy_n(reinterpret_cast<const float*>(codes), len, out.begin()); return false;
+  }
+}
+
+bool WeightMatrix::read(WeightForm form, int64_t row, int64_t first, std::span<float> out) const {
+  const auto len = static_cast<int64_t>(out.size());
+  CHECK(row >= 0 && row < out_dim_ && first >= 0 && first + len <= in_dim_);
+  const bool has_exact_products = read_codes(row * in_dim_ + first, out);
+  if (form == WeightForm::kCodes || weight_.dtype == model::DType::kBF16 ||
+      (form == WeightForm::kValues && !is_fp8())) {
+    return has_exact_products;
+  }
+  bool all_exact = form == WeightForm::kBf16;
+  for (int64_t begin = 0; begin < len;) {
+    const int64_t block = (first + begin) / kBlockLen;
+    const int64_t end = std::min(len, (block + 1) * kBlockLen - first);
+    const float s = scale(row, block);
+    if (form == WeightForm::kBf16) {
+      all_exact = simd::kernels().scale_to_bf16(out.data() + begin, end - begin, s) && all_exact;
+    } else {
+      std::for_each(out.begin() + begin, out.begin() + end, [s](float& value) { value *= s; });
+    }
+    begin = end;
+  }
+  return all_exact;
+}
+
+bool WeightMatrix::read_panel(
+    WeightForm form, int64_t first_row, int64_t num_rows, int64_t first, int64_t len, float* out) const {
+  CHECK(first_row >= 0 && first_row + num_rows <= out_dim_ && first >= 0 && first + len <= in_dim_);
+  const std::byte* codes = weight_.bytes.data() + (first_row * in_dim_ + first) * model::dtype_bytes(weight_.dtype);
+  if (is_fp8() && form == WeightForm::kCodes) {
+    simd::kernels().decode_e4m3_panel(reinterpret_cast<const uint8_t*>(codes), in_dim_, num_rows, len, out);
+    return true;
+  }
+  if (weight_.dtype == model::DType::kBF16) {
+    return simd::kernels().decode_bf16_panel(reinterpret_cast<const uint16_t*>(codes), in_dim_, num_rows, len, out);
+  }
+  bool all_exact = true;
+  for (int64_t r = 0; r < num_rows; ++r) {
+    const std::span<float> row(out + r * simd::kPanelLen, static_cast<size_t>(len));
+    const bool exact = read(form, first_row + r, first, row);
+    all_exact = all_exact && exact;
+  }
+  return all_exact;
 }
 
 void WeightMatrix::code_row(int64_t row, std::span<float> out) const {
   CHECK_EQ(static_cast<int64_t>(out.size()), in_dim());
-  const auto offset = static_cast<size_t>(row * in_dim());
-  switch (weight_.dtype) {
-    case model::DType::kF8E4M3: {
-      const auto codes = weight_.codes<uint8_t>().subspan(offset);
-      for (size_t i = 0; i < out.size(); ++i) {
-        out[i] = model::decode_f8_e4m3(codes[i]);
-      }
-      return;
-    }
-    case model::DType::kBF16: {
-      const auto codes = weight_.codes<uint16_t>().subspan(offset);
-      for (size_t i = 0; i < out.size(); ++i) {
-        out[i] = model::decode_bf16(codes[i]);
-      }
-      return;
-    }
-    default: {
-      const auto codes = weight_.codes<float>().subspan(offset);
-      std::copy(codes.begin(), codes.begin() + in_dim(), out.begin());
-    }
-  }
+  read(WeightForm::kCodes, row, 0, out);
+}
+
+void WeightMatrix::row(int64_t row, std::span<float> out) const {
+  CHECK_EQ(static_cast<int64_t>(out.size()), in_dim());
+  read(WeightForm::kValues, row, 0, out);
+}
+
+void WeightMatrix::bf16_row(int64_t row, std::span<float> out) const {
+  CHECK_EQ(static_cast<int64_t>(out.size()), in_dim());
+  read(WeightForm::kBf16, row, 0, out);
 }
 
 float WeightMatrix::scale(int64_t row, int64_t block) const {
   if (!is_fp8()) {
     return 1.0f;
   }
-  const auto index = static_cast<size_t>((row / kBlockLen) * scale_.shape[1] + block);
-  return scale_.dtype == model::DType::kF8E8M0 ? model::decode_f8_e8m0(scale_.codes<uint8_t>()[index])
-                                               : scale_.codes<float>()[index];
-}
-
-void WeightMatrix::row(int64_t row, std::span<float> out) const {
-  code_row(row, out);
-  if (!is_fp8()) {
-    return;
-  }
-  for (int64_t begin = 0; begin < in_dim(); begin += kBlockLen) {
-    const float s = scale(row, begin / kBlockLen);
-    for (int64_t i = begin; i < std::min(begin + kBlockLen, in_dim()); ++i) {
-      out[static_cast<size_t>(i)] *= s;
-    }
-  }
-}
-
-void WeightMatrix::bf16_row(int64_t row_idx, std::span<float> out) const {
-  row(row_idx, out);
-  for (float& value : out) {
-    value = round_to_bf16(value);
-  }
+  const std::byte* codes = scale_.bytes.data();
+  const int64_t index = (row / kBlockLen) * num_scale_columns_ + block;
+  return scale_.dtype == model::DType::kF8E8M0 ? model::decode_f8_e8m0(reinterpret_cast<const uint8_t*>(codes)[index])
+                                               : reinterpret_cast<const float*>(codes)[index];
 }
 
 }  // namespace reference

@@ -10,28 +10,43 @@
 
 namespace reference {
 
+// What the elements of a weight are read as.
+enum class WeightForm {
+  kCodes,   // the numbers of the codes, without scales
+  kValues,  // FP32(code * scale): the weight as exact mode sees it
+  kBf16,    // the same, rounded to BF16: DeepSeek's weight_dequant
+};
+
 // Weight [out, in]; for FP8 also scale [ceil(out/128), ceil(in/128)], FP32 or E8M0. Real value = FP32(code * scale).
 class WeightMatrix {
  public:
   // Fetches the weight and, if it is FP8, the companion `<name>_scale_inv`.
   WeightMatrix(const model::WeightSource& source, const std::string& name);
 
-  [[nodiscard]] int64_t out_dim() const { return weight_.shape[0]; }
-  [[nodiscard]] int64_t in_dim() const { return weight_.shape[1]; }
+  [[nodiscard]] int64_t out_dim() const { return out_dim_; }
+  [[nodiscard]] int64_t in_dim() const { return in_dim_; }
   [[nodiscard]] bool is_fp8() const { return weight_.dtype == model::DType::kF8E4M3; }
 
-  // Codes of one row as numbers, without scales. [in]
+  // Elements [first, first + out.size()) of a row. True if they are all BF16 or E4M3 numbers whose products with others of the
+  // kind fit a float (simd::kSmallestExact, kLargestExact).
+  bool read(WeightForm form, int64_t row, int64_t first, std::span<float> out) const;
+  // Columns [first, first + len) of num_rows rows, row r to out + r * simd::kPanelLen; len <= simd::kPanelLen, within a block.
+  bool read_panel(WeightForm form, int64_t first_row, int64_t num_rows, int64_t first, int64_t len, float* out) const;
+  // Whole rows. [in]
   void code_row(int64_t row, std::span<float> out) const;
+  void row(int64_t row, std::span<float> out) const;
+  void bf16_row(int64_t row, std::span<float> out) const;
   // Scale of the 128-block that holds (row, 128 * block). 1 for weights without scales.
   [[nodiscard]] float scale(int64_t row, int64_t block) const;
-  // FP32(code * scale): the weight as exact mode sees it. [in]
-  void row(int64_t row, std::span<float> out) const;
-  // The same, rounded to BF16: DeepSeek's weight_dequant. [in]
-  void bf16_row(int64_t row, std::span<float> out) const;
 
  private:
+  bool read_codes(int64_t offset, std::span<float> out) const;
+
   model::TensorView weight_;
   model::TensorView scale_;
+  int64_t out_dim_ = 0;
+  int64_t in_dim_ = 0;
+  int64_t num_scale_columns_ = 0;
 };
 
 }  // namespace reference

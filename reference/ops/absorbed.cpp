@@ -2,9 +2,11 @@
 
 #include <type_traits>
 
-#include "reference/matmul.hpp"
+#include "reference/numerics/reduce.hpp"
 #include "reference/ops/latent_rows.hpp"
 #include "reference/ops/weighted_rows.hpp"
+#include "reference/panel_matmul.hpp"
+#include "reference/parallel.hpp"
 #include "reference/tokens.hpp"
 #include "reference/value_weights.hpp"
 #include "reference/values.hpp"
@@ -13,14 +15,73 @@
 namespace reference {
 namespace {
 
-// Rows [first, first + count) of W_kvb as the absorbed form uses them. [count, kv_lora]
-template <typename T>
-std::vector<T> kv_b_rows(const OpCall& call, const WeightMatrix& kv_b, int64_t first, int64_t count) {
-  std::vector<T> rows;
+// Rows [first, first + count) of W_kvb as exact mode sees them. [count, kv_lora]
+std::vector<double> kv_b_rows(const WeightMatrix& kv_b, int64_t first, int64_t count) {
+  std::vector<double> rows;
   std::vector<float> row(static_cast<size_t>(kv_b.in_dim()));
   for (int64_t r = first; r < first + count; ++r) {
-    call.rules.exact() ? kv_b.row(r, row) : kv_b.bf16_row(r, row);
+    kv_b.row(r, row);
     rows.insert(rows.end(), row.begin(), row.end());
+  }
+  return rows;
+}
+
+// Column `column` of a row-major matrix with `row_len` columns, rows [first, first + out.size()).
+template <typename T>
+void copy_column(const std::vector<T>& matrix, int64_t row_len, int64_t first, int64_t column, std::vector<T>& out) {
+  for (size_t i = 0; i < out.size(); ++i) {
+    out[i] = matrix[static_cast<size_t>((first + static_cast<int64_t>(i)) * row_len + column)];
+  }
+}
+
+std::vector<double> exact_query_latent(const OpCall& call, const WeightMatrix& kv_b) {
+  const auto& c = call.config();
+  const int64_t tokens = call.inputs[0].num_rows();
+  const int64_t heads = c.num_attention_heads;
+  const auto q = load<double>(call.inputs[0]);
+  std::vector<double> y(static_cast<size_t>(tokens * heads * c.kv_lora_rank));
+  parallel_for(heads, call.num_threads, [&](int64_t head) {
+    const auto w_uk = kv_b_rows(kv_b, head * (c.qk_nope_head_dim + c.v_head_dim), c.qk_nope_head_dim);
+    std::vector<double> column(static_cast<size_t>(c.qk_nope_head_dim));
+    for (int64_t j = 0; j < c.kv_lora_rank; ++j) {
+      copy_column(w_uk, c.kv_lora_rank, 0, j, column);
+      for (int64_t t = 0; t < tokens; ++t) {
+        const std::span<const double> q_nope(q.data() + (t * heads + head) * c.qk_head_dim(), column.size());
+        y[static_cast<size_t>((t * heads + head) * c.kv_lora_rank + j)] = dot_in_order<double>(q_nope, column);
+      }
+    }
+  });
+  return y;
+}
+
+std::vector<double> exact_context(const OpCall& call, const WeightMatrix& kv_b) {
+  const auto& c = call.config();
+  const int64_t tokens = call.inputs[0].num_rows();
+  const int64_t heads = c.num_attention_heads;
+  const auto o_latent = load<double>(call.inputs[0]);
+  std::vector<double> y(static_cast<size_t>(tokens * heads * c.v_head_dim));
+  parallel_for(heads, call.num_threads, [&](int64_t head) {
+    const auto w_uv = kv_b_rows(kv_b, head * (c.qk_nope_head_dim + c.v_head_dim) + c.qk_nope_head_dim, c.v_head_dim);
+    for (int64_t t = 0; t < tokens; ++t) {
+      const std::span<const double> latent(o_latent.data() + (t * heads + head) * c.kv_lora_rank,
+                                           static_cast<size_t>(c.kv_lora_rank));
+      for (int64_t v = 0; v < c.v_head_dim; ++v) {
+        y[static_cast<size_t>((t * heads + head) * c.v_head_dim + v)] =
+            dot_in_order<double>(latent, std::span<const double>(w_uv.data() + v * c.kv_lora_rank, latent.size()));
+      }
+    }
+  });
+  return y;
+}
+
+// Row m: `len` elements from `first` + m * `stride` on.
+BlockedRows blocked_rows(
+    const model::TensorView& tensor, int64_t num_rows, int64_t first, int64_t stride, int64_t len) {
+  BlockedRows rows(num_rows, len);
+  std::vector<float> row(static_cast<size_t>(len));
+  for (int64_t m = 0; m < num_rows; ++m) {
+    load_part(tensor, first + m * stride, row);
+    rows.set(m, row);
   }
   return rows;
 }
@@ -29,30 +90,48 @@ std::vector<T> kv_b_rows(const OpCall& call, const WeightMatrix& kv_b, int64_t f
 
 model::TensorView query_latent(const OpCall& call) {
   const auto& c = call.config();
-  const WeightMatrix kv_b(call.weights, call.op.weights[0]);
+  const MatrixOf fetched(call);
+  const WeightMatrix& kv_b = fetched.matrix();
   const int64_t tokens = call.inputs[0].num_rows();
   const int64_t heads = c.num_attention_heads;
   const int64_t head_rows = c.qk_nope_head_dim + c.v_head_dim;
   if (call.flops != nullptr) {
     *call.flops += 2 * tokens * heads * c.qk_nope_head_dim * c.kv_lora_rank;
   }
-  return with_arithmetic(call.rules.exact(), [&]<typename T>() {
-    const auto q = load<T>(call.inputs[0]);
-    std::vector<T> y(static_cast<size_t>(tokens * heads * c.kv_lora_rank));
-    parallel_for(heads, call.num_threads, [&](int64_t head) {
-      const auto w_uk = kv_b_rows<T>(call, kv_b, head * head_rows, c.qk_nope_head_dim);
-      for (int64_t t = 0; t < tokens; ++t) {
-        const int64_t row = t * heads + head;
-        const std::span<const T> q_nope(q.data() + row * c.qk_head_dim(), static_cast<size_t>(c.qk_nope_head_dim));
-        weighted_rows<T>(
-            q_nope,
-            w_uk.data(),
-            c.kv_lora_rank,
-            std::span(y).subspan(static_cast<size_t>(row * c.kv_lora_rank), static_cast<size_t>(c.kv_lora_rank)));
+  const model::Shape shape{tokens, heads, c.kv_lora_rank};
+  if (call.rules.exact()) {
+    return store<double>(shape, exact_query_latent(call, kv_b), model::DType::kBF16);
+  }
+  std::vector<float> y(static_cast<size_t>(model::num_elements(shape)));
+  parallel_for(heads, call.num_threads, [&](int64_t head) {
+    // Rows of W_UK are summands here, so a panel holds columns of it.
+    std::vector<float> w_uk(static_cast<size_t>(c.qk_nope_head_dim * c.kv_lora_rank));
+    bool has_exact_products = true;
+    for (int64_t k = 0; k < c.qk_nope_head_dim; ++k) {
+      const std::span<float> row(w_uk.data() + k * c.kv_lora_rank, static_cast<size_t>(c.kv_lora_rank));
+      const bool exact = kv_b.read(WeightForm::kBf16, head * head_rows + k, 0, row);
+      has_exact_products = has_exact_products && exact;
+    }
+    const auto read = [&](int64_t first, int64_t num_columns, int64_t block, int64_t len, Panel& panel) {
+      panel.has_exact_products = has_exact_products;
+      for (int64_t k = 0; k < len; ++k) {
+        const float* row = w_uk.data() + (block * simd::kPanelLen + k) * c.kv_lora_rank + first;
+        for (int64_t r = 0; r < num_columns; ++r) {
+          panel.values[static_cast<size_t>(r * simd::kPanelLen + k)] = row[r];
+        }
       }
-    });
-    return store<T>({tokens, heads, c.kv_lora_rank}, std::move(y), model::DType::kBF16);
+    };
+    const auto q_nope =
+        blocked_rows(call.inputs[0], tokens, head * c.qk_head_dim(), heads * c.qk_head_dim(), c.qk_nope_head_dim);
+    panel_product(q_nope,
+                  c.kv_lora_rank,
+                  read,
+                  call.rules.association,
+                  1,
+                  y.data() + head * c.kv_lora_rank,
+                  heads * c.kv_lora_rank);
   });
+  return store<float>(shape, std::move(y), model::DType::kBF16);
 }
 
 model::TensorView output_latent(const OpCall& call) {
@@ -85,29 +164,31 @@ model::TensorView output_latent(const OpCall& call) {
 
 model::TensorView context_from_latent(const OpCall& call) {
   const auto& c = call.config();
-  const WeightMatrix kv_b(call.weights, call.op.weights[0]);
+  const MatrixOf fetched(call);
+  const WeightMatrix& kv_b = fetched.matrix();
   const int64_t tokens = call.inputs[0].num_rows();
   const int64_t heads = c.num_attention_heads;
   const int64_t head_rows = c.qk_nope_head_dim + c.v_head_dim;
   if (call.flops != nullptr) {
     *call.flops += 2 * tokens * heads * c.kv_lora_rank * c.v_head_dim;
   }
-  return with_arithmetic(call.rules.exact(), [&]<typename T>() {
-    const auto o_latent = load<T>(call.inputs[0]);
-    std::vector<T> y(static_cast<size_t>(tokens * heads * c.v_head_dim));
-    parallel_for(heads, call.num_threads, [&](int64_t head) {
-      const auto w_uv = kv_b_rows<T>(call, kv_b, head * head_rows + c.qk_nope_head_dim, c.v_head_dim);
-      for (int64_t t = 0; t < tokens; ++t) {
-        const std::span<const T> latent(o_latent.data() + (t * heads + head) * c.kv_lora_rank,
-                                        static_cast<size_t>(c.kv_lora_rank));
-        for (int64_t v = 0; v < c.v_head_dim; ++v) {
-          y[static_cast<size_t>((t * heads + head) * c.v_head_dim + v)] =
-              dot_in_order<T>(latent, std::span<const T>(w_uv.data() + v * c.kv_lora_rank, latent.size()));
-        }
-      }
-    });
-    return store<T>({tokens, heads * c.v_head_dim}, std::move(y), model::DType::kBF16);
+  const model::Shape shape{tokens, heads * c.v_head_dim};
+  if (call.rules.exact()) {
+    return store<double>(shape, exact_context(call, kv_b), model::DType::kBF16);
+  }
+  std::vector<float> y(static_cast<size_t>(model::num_elements(shape)));
+  parallel_for(heads, call.num_threads, [&](int64_t head) {
+    const int64_t first_v = head * head_rows + c.qk_nope_head_dim;
+    const auto read = [&](int64_t first, int64_t num_rows, int64_t block, int64_t len, Panel& panel) {
+      panel.has_exact_products = kv_b.read_panel(
+          WeightForm::kBf16, first_v + first, num_rows, block * simd::kPanelLen, len, panel.values.data());
+    };
+    const auto latent =
+        blocked_rows(call.inputs[0], tokens, head * c.kv_lora_rank, heads * c.kv_lora_rank, c.kv_lora_rank);
+    panel_product(
+        latent, c.v_head_dim, read, call.rules.association, 1, y.data() + head * c.v_head_dim, heads * c.v_head_dim);
   });
+  return store<float>(shape, std::move(y), model::DType::kBF16);
 }
 
 }  // namespace reference

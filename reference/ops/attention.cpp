@@ -16,15 +16,6 @@
 namespace reference {
 namespace {
 
-template <typename T>
-T exponential(T x) {
-  if constexpr (std::is_same_v<T, float>) {
-    return exp_f32(x);
-  } else {
-    return exp_f64(x);
-  }
-}
-
 // Keys of one head as rows [keys, key_len]: [k_nope | k_rope] or, absorbed, the cache row itself.
 template <typename T>
 std::vector<T> expanded_keys(const model::ModelConfig& c,
@@ -132,7 +123,12 @@ template <typename T>
 std::pair<T, T> exponentiate(std::vector<T>& scores) {
   const T largest = *std::max_element(scores.begin(), scores.end());
   for (T& score : scores) {
-    score = exponential<T>(score - largest);
+    score -= largest;
+  }
+  if constexpr (std::is_same_v<T, float>) {
+    simd::kernels().exp(scores.data(), static_cast<int64_t>(scores.size()), scores.data());
+  } else {
+    std::transform(scores.begin(), scores.end(), scores.begin(), exp_f64);
   }
   return {largest, sum_in_order<T>(scores)};
 }

@@ -6,7 +6,8 @@
 namespace reference {
 
 model::TensorView embed(const OpCall& call) {
-  const WeightMatrix table(call.weights, call.op.weights[0]);
+  const MatrixOf fetched(call);
+  const WeightMatrix& table = fetched.matrix();
   const auto tokens = call.inputs[0].codes<int32_t>();
   const auto hidden = static_cast<size_t>(table.in_dim());
   return with_arithmetic(call.rules.exact(), [&]<typename T>() {

@@ -1,6 +1,7 @@
 #include "reference/ops/head.hpp"
 
 #include "reference/matmul.hpp"
+#include "reference/panel_matmul.hpp"
 #include "reference/values.hpp"
 #include "reference/weight_matrix.hpp"
 
@@ -8,20 +9,28 @@ namespace reference {
 namespace {
 
 model::TensorView unquantised_linear(const OpCall& call, model::DType dtype) {
-  const WeightMatrix weight(call.weights, call.op.weights[0]);
+  const MatrixOf fetched(call);
+  const WeightMatrix& weight = fetched.matrix();
   const int64_t num_rows = call.inputs[0].num_rows();
   CHECK_EQ(call.inputs[0].row_len(), weight.in_dim());
   if (call.flops != nullptr) {
     *call.flops += 2 * num_rows * weight.out_dim() * weight.in_dim();
   }
-  return with_arithmetic(call.rules.exact(), [&]<typename T>() {
-    const auto x = load<T>(call.inputs[0]);
-    auto y = matmul<T>(
-        x, num_rows, weight.out_dim(), weight.in_dim(), call.num_threads, [&](int64_t n, std::span<float> row) {
-          weight.row(n, row);
-        });
-    return store<T>({num_rows, weight.out_dim()}, std::move(y), dtype);
-  });
+  const model::Shape shape{num_rows, weight.out_dim()};
+  if (call.rules.exact()) {
+    const auto x = load<double>(call.inputs[0]);
+    const auto read_row = [&](int64_t n, std::span<float> row) { weight.row(n, row); };
+    return store<double>(
+        shape, matmul<double>(x, num_rows, weight.out_dim(), weight.in_dim(), call.num_threads, read_row), dtype);
+  }
+  BlockedRows x(num_rows, weight.in_dim());
+  std::vector<float> row(static_cast<size_t>(weight.in_dim()));
+  for (int64_t m = 0; m < num_rows; ++m) {
+    load_part(call.inputs[0], m * weight.in_dim(), row);
+    x.set(m, row);
+  }
+  return store<float>(
+      shape, panel_matmul(x, weight, WeightForm::kValues, call.rules.association, call.num_threads), dtype);
 }
 
 }  // namespace

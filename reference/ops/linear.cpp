@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "reference/matmul.hpp"
-#include "reference/quantize.hpp"
+#include "reference/panel_matmul.hpp"
 #include "reference/tokens.hpp"
 #include "reference/values.hpp"
 #include "reference/weight_matrix.hpp"
@@ -11,98 +11,91 @@
 namespace reference {
 namespace {
 
-// The first in_dim columns of the rows this op works on: all, or those of the tokens that chose its expert.
-template <typename T>
-std::vector<T> input_rows(const OpCall& call, int64_t in_dim) {
-  if (call.op.kind == model::OpKind::kMtpConcat) {
-    const auto left = load<T>(call.inputs[0]);
-    const auto right = load<T>(call.inputs[1]);
-    const int64_t half = call.inputs[0].row_len();
-    CHECK_EQ(2 * half, in_dim);
-    std::vector<T> rows;
-    for (int64_t t = 0; t < call.inputs[0].num_rows(); ++t) {
-      rows.insert(rows.end(), left.begin() + t * half, left.begin() + (t + 1) * half);
-      rows.insert(rows.end(), right.begin() + t * half, right.begin() + (t + 1) * half);
+// The rows this op works on: all, or those of the tokens that chose its expert; of each the first `in_dim` columns, or both
+// halves of a joined input.
+class InputRows {
+ public:
+  InputRows(const OpCall& call, int64_t in_dim) : call_(call), in_dim_(in_dim) {
+    if (joins_halves()) {
+      CHECK_EQ(2 * call.inputs[0].row_len(), in_dim);
+      CHECK(call.inputs[0].shape == call.inputs[1].shape);
+    } else {
+      CHECK(call.inputs[0].row_len() >= in_dim);
     }
-    return rows;
-  }
-  const auto x = load<T>(call.inputs[0]);
-  const int64_t row_len = call.inputs[0].row_len();
-  CHECK(row_len >= in_dim);
-  std::vector<T> rows;
-  const auto append = [&](int64_t t) {
-    rows.insert(rows.end(), x.begin() + t * row_len, x.begin() + t * row_len + in_dim);
-  };
-  if (call.inputs.size() == 2) {
-    for (const int64_t t : tokens_of_expert(call.inputs[1], call.op.expert)) {
-      append(t);
-    }
-  } else {
-    for (int64_t t = 0; t < call.inputs[0].num_rows(); ++t) {
-      append(t);
+    if (gathers()) {
+      tokens_ = tokens_of_expert(call.inputs[1], call.op.expert);
     }
   }
-  return rows;
+
+  [[nodiscard]] int64_t count() const {
+    return gathers() ? static_cast<int64_t>(tokens_.size()) : call_.inputs[0].num_rows();
+  }
+
+  // Row m: part(tensor, index of its first element there, place in the row) for each part of it.
+  template <typename Part>
+  void visit(int64_t m, const Part& part) const {
+    if (joins_halves()) {
+      part(call_.inputs[0], m * in_dim_ / 2, 0, in_dim_ / 2);
+      part(call_.inputs[1], m * in_dim_ / 2, in_dim_ / 2, in_dim_ / 2);
+    } else {
+      const int64_t t = gathers() ? tokens_[static_cast<size_t>(m)] : m;
+      part(call_.inputs[0], t * call_.inputs[0].row_len(), 0, in_dim_);
+    }
+  }
+
+ private:
+  [[nodiscard]] bool joins_halves() const { return call_.op.kind == model::OpKind::kMtpConcat; }
+  [[nodiscard]] bool gathers() const { return !joins_halves() && call_.inputs.size() == 2; }
+
+  const OpCall& call_;
+  int64_t in_dim_;
+  std::vector<int64_t> tokens_;
+};
+
+std::vector<float> published(const OpCall& call, const WeightMatrix& weight, const InputRows& rows) {
+  const bool is_quantised = weight.is_fp8() && call.rules.gemm == Gemm::kFp8;
+  BlockedRows x(rows.count(), weight.in_dim());
+  std::vector<float> row(static_cast<size_t>(weight.in_dim()));
+  for (int64_t m = 0; m < rows.count(); ++m) {
+    rows.visit(m, [&](const model::TensorView& tensor, int64_t first, int64_t column, int64_t len) {
+      load_part(tensor, first, std::span<float>(row).subspan(static_cast<size_t>(column), static_cast<size_t>(len)));
+    });
+    is_quantised ? x.set_quantised(m, row, call.rules.quantize_of(call.op)) : x.set(m, row);
+  }
+  return panel_matmul(
+      x, weight, is_quantised ? WeightForm::kCodes : WeightForm::kBf16, call.rules.association, call.num_threads);
 }
 
-std::vector<float> fp8_matmul(const OpCall& call,
-                              const WeightMatrix& weight,
-                              std::span<const float> x,
-                              int64_t num_rows) {
-  const int64_t in_dim = weight.in_dim();
-  const int64_t out_dim = weight.out_dim();
-  const QuantizeRule rule = call.rules.quantize_of(call.op);
-  const bool scales_first = call.rules.association == ScaleAssociation::kScalesFirst;
-  std::vector<QuantizedRow> rows;
-  for (int64_t m = 0; m < num_rows; ++m) {
-    rows.push_back(quantize_row(rule, x.subspan(static_cast<size_t>(m * in_dim), static_cast<size_t>(in_dim))));
+std::vector<double> exact(const OpCall& call, const WeightMatrix& weight, const InputRows& rows) {
+  std::vector<double> x(static_cast<size_t>(rows.count() * weight.in_dim()));
+  std::vector<std::vector<double>> inputs;
+  for (const auto& input : call.inputs) {
+    inputs.push_back(input.dtype == model::DType::kI32 ? std::vector<double>() : load<double>(input));
   }
-  std::vector<float> y(static_cast<size_t>(num_rows * out_dim));
-  parallel_for(out_dim, call.num_threads, [&](int64_t n) {
-    std::vector<float> codes(static_cast<size_t>(in_dim));
-    weight.code_row(n, codes);
-    for (int64_t m = 0; m < num_rows; ++m) {
-      const QuantizedRow& row = rows[static_cast<size_t>(m)];
-      float sum = 0;
-      for (int64_t begin = 0; begin < in_dim; begin += kBlockLen) {
-        const auto len = static_cast<size_t>(std::min<int64_t>(kBlockLen, in_dim - begin));
-        const auto offset = static_cast<size_t>(begin);
-        const float dot = block_dot<float>(std::span<const float>(row.codes).subspan(offset, len),
-                                           std::span<const float>(codes).subspan(offset, len));
-        const int64_t block = begin / kBlockLen;
-        const float x_scale = row.scales[static_cast<size_t>(block)];
-        sum += scales_first ? dot * (x_scale * weight.scale(n, block)) : dot * x_scale * weight.scale(n, block);
-      }
-      y[static_cast<size_t>(m * out_dim + n)] = sum;
-    }
-  });
-  return y;
+  for (int64_t m = 0; m < rows.count(); ++m) {
+    rows.visit(m, [&](const model::TensorView& tensor, int64_t first, int64_t column, int64_t len) {
+      const auto& values = inputs[static_cast<size_t>(&tensor - call.inputs.data())];
+      std::copy_n(values.begin() + first, len, x.begin() + m * weight.in_dim() + column);
+    });
+  }
+  return matmul<double>(
+      x, rows.count(), weight.out_dim(), weight.in_dim(), call.num_threads, [&](int64_t n, std::span<float> row) {
+        weight.row(n, row);
+      });
 }
 
 }  // namespace
 
 model::TensorView linear(const OpCall& call) {
-  const WeightMatrix weight(call.weights, call.op.weights[0]);
-  return with_arithmetic(call.rules.exact(), [&]<typename T>() {
-    const auto x = input_rows<T>(call, weight.in_dim());
-    const int64_t num_rows = static_cast<int64_t>(x.size()) / weight.in_dim();
-    if (call.flops != nullptr) {
-      *call.flops += 2 * num_rows * weight.out_dim() * weight.in_dim();
-    }
-    std::vector<T> y;
-    if constexpr (std::is_same_v<T, float>) {
-      if (weight.is_fp8() && call.rules.gemm == Gemm::kFp8) {
-        y = fp8_matmul(call, weight, x, num_rows);
-      }
-    }
-    if (y.empty()) {
-      y = matmul<T>(
-          x, num_rows, weight.out_dim(), weight.in_dim(), call.num_threads, [&](int64_t n, std::span<float> row) {
-            call.rules.exact() ? weight.row(n, row) : weight.bf16_row(n, row);
-          });
-    }
-    return store<T>({num_rows, weight.out_dim()}, std::move(y), model::DType::kBF16);
-  });
+  const MatrixOf fetched(call);
+  const WeightMatrix& weight = fetched.matrix();
+  const InputRows rows(call, weight.in_dim());
+  if (call.flops != nullptr) {
+    *call.flops += 2 * rows.count() * weight.out_dim() * weight.in_dim();
+  }
+  const model::Shape shape{rows.count(), weight.out_dim()};
+  return call.rules.exact() ? store<double>(shape, exact(call, weight, rows), model::DType::kBF16)
+                            : store<float>(shape, published(call, weight, rows), model::DType::kBF16);
 }
 
 }  // namespace reference

@@ -1,6 +1,7 @@
 #include "reference/ops/moe.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <type_traits>
 
 #include "reference/numerics/functions.hpp"
@@ -26,14 +27,16 @@ model::TensorView swiglu(const OpCall& call) {
     auto gate = load<T>(call.inputs[0]);
     const auto up = load<T>(call.inputs[1]);
     CHECK_EQ(gate.size(), up.size());
-    for (size_t i = 0; i < gate.size(); ++i) {
-      if constexpr (std::is_same_v<T, float>) {
-        const float activated = silu_f32(gate[i]);
-        gate[i] = (call.rules.swiglu == SwigluRule::kBf16Steps ? round_to_bf16(activated) : activated) * up[i];
-      } else {
-        gate[i] = silu_f64(gate[i]) * up[i];
+    if constexpr (std::is_same_v<T, float>) {
+      const auto len = static_cast<int64_t>(gate.size());
+      simd::kernels().silu(gate.data(), len, gate.data());
+      if (call.rules.swiglu == SwigluRule::kBf16Steps) {
+        simd::kernels().scale_to_bf16(gate.data(), len, 1.0f);
       }
+    } else {
+      std::transform(gate.begin(), gate.end(), gate.begin(), silu_f64);
     }
+    std::transform(gate.begin(), gate.end(), up.begin(), gate.begin(), std::multiplies<T>());
     return store<T>(call.inputs[0].shape, std::move(gate), model::DType::kBF16);
   });
 }

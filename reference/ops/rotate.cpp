@@ -1,5 +1,6 @@
 #include "reference/ops/rotate.hpp"
 
+#include <optional>
 #include <type_traits>
 #include <utility>
 
@@ -25,7 +26,8 @@ std::pair<T, T> rotate_pair(RopeRule rule, T x0, T x1, T cos, T sin) {
 // Rotates `num_vectors` vectors of each row; vector v starts at column first + v * stride.
 model::TensorView rotate(const OpCall& call, model::Shape shape, int64_t num_vectors, int64_t first, int64_t stride) {
   const auto places = token_places(call.workload);
-  const auto frequencies = inverse_frequencies(call.config(), call.rules.frequency);
+  std::optional<RotationTable> own;
+  RotationTable& table = call.rotations != nullptr ? *call.rotations : own.emplace(call.config(), call.rules.frequency);
   const int64_t rope_dim = call.config().qk_rope_head_dim;
   const int64_t row_len = call.inputs[0].row_len();
   CHECK_EQ(call.inputs[0].num_rows(), static_cast<int64_t>(places.size()));
@@ -34,8 +36,7 @@ model::TensorView rotate(const OpCall& call, model::Shape shape, int64_t num_vec
     std::vector<T> y;
     y.reserve(static_cast<size_t>(model::num_elements(shape)));
     for (size_t t = 0; t < places.size(); ++t) {
-      const auto turns =
-          rotations(call.config(), frequencies, rope_position(call.config(), call.op, places[t].position));
+      const auto turns = table.at(rope_position(call.config(), call.op, places[t].position));
       for (int64_t v = 0; v < num_vectors; ++v) {
         const T* pair = x.data() + static_cast<int64_t>(t) * row_len + first + v * stride;
         for (int64_t i = 0; i < rope_dim / 2; ++i, pair += 2) {

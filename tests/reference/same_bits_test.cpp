@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "reference/numerics/environment.hpp"
+#include "reference/simd/kernels.hpp"
 #include "reference/transformer.hpp"
 #include "tests/reference/bits_of_runs.hpp"
 
@@ -81,6 +82,21 @@ TEST_P(SameBits, OneTwoOrFiveThreads) {
   EXPECT_GT(one.pieces().size(), 1000u);
   EXPECT_THAT(differing_pieces(one.pieces(), run(rules(), form(), {whole("a", 0, 9)}, 2).pieces()), IsEmpty());
   EXPECT_THAT(differing_pieces(one.pieces(), run(rules(), form(), {whole("a", 0, 9)}, 5).pieces()), IsEmpty());
+}
+
+TEST_P(SameBits, EveryLevelOfInstructions) {
+  Sequence sequence = whole("a", 0, 9);
+  sequence.steps = {7, 1, 1};
+  simd::use_level(simd::Level::kBaseline);
+  const auto baseline = run(rules(), form(), {sequence});
+  for (const simd::Level level : simd::supported_levels()) {
+    simd::use_level(level);
+    for (const int num_threads : {1, 2}) {
+      EXPECT_THAT(differing_pieces(baseline.pieces(), run(rules(), form(), {sequence}, num_threads).pieces()),
+                  IsEmpty())
+          << simd::level_name(level);
+    }
+  }
 }
 
 TEST_P(SameBits, RaggedSequencesTogetherOrAlone) {

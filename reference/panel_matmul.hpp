@@ -1,0 +1,68 @@
+// x W^T in FP32 for many rows of x at once: eight weight rows are decoded block by block and meet every row of x while they are in
+// the cache. What each output is, reduce.hpp says; this decides only who reads what when.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "reference/rules.hpp"
+#include "reference/simd/kernels.hpp"
+#include "reference/weight_matrix.hpp"
+
+namespace reference {
+
+// Rows of x, cut into the blocks of the written order so that the rows of one block are neighbours.
+class BlockedRows {
+ public:
+  BlockedRows(int64_t num_rows, int64_t len);
+
+  // Row m as it is, or quantised. row: [len]
+  void set(int64_t m, std::span<const float> row);
+  void set_quantised(int64_t m, std::span<const float> row, const QuantizeRule& rule);
+
+  [[nodiscard]] int64_t num_rows() const { return num_rows_; }
+  [[nodiscard]] int64_t len() const { return len_; }
+  [[nodiscard]] int64_t num_blocks() const { return num_blocks_; }
+  [[nodiscard]] const float* block(int64_t b) const;   // [num_rows, 128], zero beyond len
+  [[nodiscard]] const float* scales(int64_t b) const;  // [num_rows], null if the rows are not quantised
+  [[nodiscard]] bool has_exact_products() const { return has_exact_products_; }
+
+ private:
+  [[nodiscard]] int64_t block_len(int64_t b) const;
+  float* place(int64_t b, int64_t m);
+
+  int64_t num_rows_;
+  int64_t len_;
+  int64_t num_blocks_;
+  bool has_exact_products_ = true;
+  std::vector<float> values_;  // [num_blocks, num_rows, 128]
+  std::vector<float> scales_;  // [num_blocks, num_rows]
+};
+
+// Eight rows of one block of a weight, zero where the matrix has none.
+struct Panel {
+  alignas(64) std::array<float, simd::kPanelRows * simd::kPanelLen> values;  // [8, 128]
+  std::array<float, simd::kPanelRows> scales;                                // of the rows in this block
+  bool has_exact_products;                                                   // as WeightMatrix::read says
+};
+// Fills rows [first_row, first_row + num_rows) of block `block`, of which the first `len` columns are there; the rest is zero already.
+using ReadPanel = std::function<void(int64_t first_row, int64_t num_rows, int64_t block, int64_t len, Panel& panel)>;
+
+// y[m * y_stride + n] = x[m] . w[n] in the written order, n in [0, out_dim). Quantised rows: each block's dot times its two scales.
+void panel_product(const BlockedRows& x,
+                   int64_t out_dim,
+                   const ReadPanel& read,
+                   ScaleAssociation association,
+                   int num_threads,
+                   float* y,
+                   int64_t y_stride);
+
+// y[m, n] = x[m] . w[n] in the written order: quantised rows meet the codes of an FP8 weight, and each block's dot its two scales
+// (`association`); other rows meet the weight in `form`. Checks x.len() == weight.in_dim(). Output [rows, out].
+std::vector<float> panel_matmul(
+    const BlockedRows& x, const WeightMatrix& weight, WeightForm form, ScaleAssociation association, int num_threads);
+
+}  // namespace reference

@@ -1,0 +1,345 @@
+// The kernels of one level, written over its vectors. Included once by the file of each level, inside its unnamed namespace, behind
+// Vec, Joined, the tile sizes, load(), store(), multiply_add(), multiply_add_fused(), join(), finish() and decode_sixteen_e4m3().
+// Loops over single elements are plain: the compiler makes vectors of them, and no order is left to it.
+
+constexpr int kPacks = 16 / kVecLen;
+constexpr uint32_t kMagnitude = 0x7FFFFFFF;
+constexpr uint32_t kInfinity = 0x7F800000;
+
+inline uint32_t bits_of(float x) {
+  return __builtin_bit_cast(uint32_t, x);
+}
+inline float float_of(uint32_t bits) {
+  return __builtin_bit_cast(float, bits);
+}
+
+// Lanes of kTokens x kRows outputs over one block, joined as far as whole registers go. joined: [kTokens][kPanelRows].
+template <int kTokens, int kRows, bool kFused>
+inline void add_lanes(const float* x, const float* panel, int64_t num_steps, Joined* joined) {
+  Vec lanes[kTokens][kRows][kPacks] = {};
+  for (int64_t step = 0; step < num_steps; ++step) {
+#pragma GCC unroll 4
+    for (int p = 0; p < kPacks; ++p) {
+      const int64_t offset = step * 16 + p * kVecLen;
+      Vec w[kRows];
+#pragma GCC unroll 8
+      for (int r = 0; r < kRows; ++r) {
+        w[r] = load(panel + r * kPanelLen + offset);
+      }
+#pragma GCC unroll 8
+      for (int m = 0; m < kTokens; ++m) {
+        const Vec row = load(x + m * kPanelLen + offset);
+#pragma GCC unroll 8
+        for (int r = 0; r < kRows; ++r) {
+          lanes[m][r][p] =
+              kFused ? multiply_add_fused(lanes[m][r][p], row, w[r]) : multiply_add(lanes[m][r][p], row, w[r]);
+        }
+      }
+    }
+  }
+#pragma GCC unroll 8
+  for (int m = 0; m < kTokens; ++m) {
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+      joined[m * kPanelRows + r] = join(lanes[m][r]);
+    }
+  }
+}
+
+inline void add_scaled(const BlockProducts& b, int64_t m, const float* sums) {
+  float* totals = b.totals + m * kPanelRows;
+  if (b.x_scales == nullptr) {
+    for (int r = 0; r < kPanelRows; ++r) {
+      totals[r] += sums[r];
+    }
+    return;
+  }
+  const float x_scale = b.x_scales[m];
+  if (b.scales_first) {
+    for (int r = 0; r < kPanelRows; ++r) {
+      totals[r] += sums[r] * (x_scale * b.w_scales[r]);
+    }
+  } else {
+    for (int r = 0; r < kPanelRows; ++r) {
+      totals[r] += (sums[r] * x_scale) * b.w_scales[r];
+    }
+  }
+}
+
+template <int kTokens, int kRows, bool kFused>
+inline void add_tile(const BlockProducts& b, int64_t m) {
+  Joined joined[kTokens * kPanelRows];
+  for (int r = 0; r < kPanelRows; r += kRows) {
+    add_lanes<kTokens, kRows, kFused>(b.x + m * kPanelLen, b.panel + r * kPanelLen, b.num_steps, joined + r);
+  }
+  for (int i = 0; i < kTokens; ++i) {
+    float sums[kPanelRows];
+    finish(joined + i * kPanelRows, sums);
+    add_scaled(b, m + i, sums);
+  }
+}
+
+template <bool kFused>
+void add_block_as(const BlockProducts& b) {
+  int64_t m = 0;
+  for (; m + kTileTokens <= b.num_rows; m += kTileTokens) {
+    add_tile<kTileTokens, kTileRows, kFused>(b, m);
+  }
+  for (; m < b.num_rows; ++m) {
+    add_tile<1, kSingleTokenRows, kFused>(b, m);
+  }
+}
+
+void add_block(const BlockProducts& b) {
+  b.exact_products ? add_block_as<true>(b) : add_block_as<false>(b);
+}
+
+constexpr int kNumMaxima = 32;
+
+// `largest` collects the magnitudes seen, in lanes: the NaN code looks like 480 to the shifts of decode_sixteen_e4m3().
+inline void decode_e4m3_row(const uint8_t* codes, int64_t len, float* out, uint8_t (&largest)[kNumMaxima]) {
+  const int64_t whole_len = len - len % kNumMaxima;
+  for (int64_t i = 0; i < whole_len; i += kNumMaxima) {
+    decode_sixteen_e4m3(codes + i, out + i);
+    decode_sixteen_e4m3(codes + i + 16, out + i + 16);
+    for (int j = 0; j < kNumMaxima; ++j) {
+      const auto magnitude = static_cast<uint8_t>(codes[i + j] & 0x7F);
+      largest[j] = magnitude > largest[j] ? magnitude : largest[j];
+    }
+  }
+  if (whole_len < len) {
+    uint8_t last_codes[kNumMaxima] = {};
+    float last[kNumMaxima];
+    __builtin_memcpy(last_codes, codes + whole_len, static_cast<size_t>(len - whole_len));
+    decode_sixteen_e4m3(last_codes, last);
+    decode_sixteen_e4m3(last_codes + 16, last + 16);
+    __builtin_memcpy(out + whole_len, last, static_cast<size_t>(len - whole_len) * sizeof(float));
+    for (int j = 0; j < kNumMaxima; ++j) {
+      const auto magnitude = static_cast<uint8_t>(last_codes[j] & 0x7F);
+      largest[j] = magnitude > largest[j] ? magnitude : largest[j];
+    }
+  }
+}
+
+inline bool has_nan_code(const uint8_t (&largest)[kNumMaxima]) {
+  uint8_t most = 0;
+  for (int j = 0; j < kNumMaxima; ++j) {
+    most = largest[j] > most ? largest[j] : most;
+  }
+  return most == 0x7F;
+}
+
+inline void put_nan(const uint8_t* codes, int64_t len, float* out) {
+  for (int64_t i = 0; i < len; ++i) {
+    out[i] = (codes[i] & 0x7F) == 0x7F ? __builtin_nanf("") : out[i];
+  }
+}
+
+void decode_e4m3(const uint8_t* codes, int64_t len, float* out) {
+  uint8_t largest[kNumMaxima] = {};
+  decode_e4m3_row(codes, len, out, largest);
+  if (has_nan_code(largest)) {
+    put_nan(codes, len, out);
+  }
+}
+
+void decode_e4m3_panel(const uint8_t* codes, int64_t stride, int64_t num_rows, int64_t len, float* panel) {
+  uint8_t largest[kNumMaxima] = {};
+  for (int64_t r = 0; r < num_rows; ++r) {
+    decode_e4m3_row(codes + r * stride, len, panel + r * kPanelLen, largest);
+  }
+  for (int64_t r = 0; r < num_rows && has_nan_code(largest); ++r) {
+    put_nan(codes + r * stride, len, panel + r * kPanelLen);
+  }
+}
+
+// 1 where products with a like number might not fit a float.
+inline uint32_t is_extreme(uint32_t magnitude) {
+  constexpr uint32_t kSmallest = __builtin_bit_cast(uint32_t, kSmallestExact);
+  constexpr uint32_t kLargest = __builtin_bit_cast(uint32_t, kLargestExact);
+  return static_cast<uint32_t>(magnitude != 0) & static_cast<uint32_t>(magnitude - kSmallest >= kLargest - kSmallest);
+}
+
+// Not 0 if there is a number that is_extreme(), which the upper half alone tells.
+inline uint16_t decode_bf16_row(const uint16_t* codes, int64_t len, float* out) {
+  constexpr auto kSmallest = static_cast<uint16_t>(__builtin_bit_cast(uint32_t, kSmallestExact) >> 16);
+  constexpr auto kLargest = static_cast<uint16_t>(__builtin_bit_cast(uint32_t, kLargestExact) >> 16);
+  for (int64_t i = 0; i < len; ++i) {
+    out[i] = float_of(static_cast<uint32_t>(codes[i]) << 16);
+  }
+  uint16_t extreme = 0;
+  for (int64_t i = 0; i < len; ++i) {
+    const auto magnitude = static_cast<uint16_t>(codes[i] & 0x7FFF);
+    const auto above = static_cast<uint16_t>(magnitude - kSmallest);
+    extreme = static_cast<uint16_t>(extreme | ((magnitude != 0) & (above >= kLargest - kSmallest)));
+  }
+  return extreme;
+}
+
+bool decode_bf16(const uint16_t* codes, int64_t len, float* out) {
+  return decode_bf16_row(codes, len, out) == 0;
+}
+
+bool decode_bf16_panel(const uint16_t* codes, int64_t stride, int64_t num_rows, int64_t len, float* panel) {
+  uint16_t extreme = 0;
+  for (int64_t r = 0; r < num_rows; ++r) {
+    extreme = static_cast<uint16_t>(extreme | decode_bf16_row(codes + r * stride, len, panel + r * kPanelLen));
+  }
+  return extreme == 0;
+}
+
+// As encode_bf16 of numerics/bf16.hpp; the code is the upper half.
+inline uint32_t rounded_to_bf16(uint32_t bits) {
+  const uint32_t rounded = bits + 0x7FFF + ((bits >> 16) & 1);
+  return ((bits & kMagnitude) > kInfinity ? bits | 0x400000 : rounded) & 0xFFFF0000;
+}
+
+void encode_bf16(const float* values, int64_t len, uint16_t* codes) {
+  for (int64_t i = 0; i < len; ++i) {
+    codes[i] = static_cast<uint16_t>(rounded_to_bf16(bits_of(values[i])) >> 16);
+  }
+}
+
+bool scale_to_bf16(float* values, int64_t len, float scale) {
+  uint32_t extreme = 0;
+  for (int64_t i = 0; i < len; ++i) {
+    const uint32_t result = rounded_to_bf16(bits_of(values[i] * scale));
+    values[i] = float_of(result);
+    extreme |= is_extreme(result & kMagnitude);
+  }
+  return extreme == 0;
+}
+
+bool is_bf16(const float* values, int64_t len) {
+  uint32_t other = 0;
+  for (int64_t i = 0; i < len; ++i) {
+    const uint32_t bits = bits_of(values[i]);
+    other |= (bits & 0xFFFF) | is_extreme(bits & kMagnitude);
+  }
+  return other == 0;
+}
+
+float largest_magnitude(const float* x, int64_t len) {
+  uint32_t largest = 0;
+  for (int64_t i = 0; i < len; ++i) {
+    const uint32_t magnitude = bits_of(x[i]) & kMagnitude;
+    largest = magnitude > largest ? magnitude : largest;
+  }
+  for (int64_t i = 0; largest > kInfinity && i < len; ++i) {
+    if (x[i] != x[i]) {
+      return x[i];
+    }
+  }
+  return float_of(largest);
+}
+
+// The number that encode_f8_e4m3 would give a code for, by the same arithmetic without the branches.
+inline float rounded_to_e4m3(float value) {
+  constexpr uint32_t kMinNormal = 0x3C800000;          // 2^-6
+  constexpr uint32_t kLastRoundingTo448 = 0x43E80000;  // 464
+  constexpr float kAligner = 16384.0f;                 // its ulp is the step of the subnormal codes
+  const uint32_t bits = bits_of(value);
+  const uint32_t magnitude = bits & kMagnitude;
+  const uint32_t clamped = magnitude < kLastRoundingTo448 ? magnitude : kLastRoundingTo448;
+  const uint32_t normal = (clamped + 0x7FFFF + ((clamped >> 20) & 1)) & 0xFFF00000;
+  const uint32_t subnormal = bits_of((float_of(magnitude) + kAligner) - kAligner);
+  const uint32_t number = (magnitude >= kMinNormal ? normal : subnormal) | (bits & ~kMagnitude);
+  return float_of(magnitude > kInfinity ? kInfinity | 0x400000 : number);
+}
+
+void quotients_to_e4m3(const float* x, int64_t len, float divisor, float* out) {
+  for (int64_t i = 0; i < len; ++i) {
+    out[i] = rounded_to_e4m3(x[i] / divisor);
+  }
+}
+
+void products_to_e4m3(const float* x, int64_t len, float factor, float* out) {
+  for (int64_t i = 0; i < len; ++i) {
+    out[i] = rounded_to_e4m3(x[i] * factor);
+  }
+}
+
+// exp(x) within 2^-49 relative, |x| <= 100: x = k ln 2 + r, |r| <= 0.35, Taylor to r^13.
+inline double exp_near(double x) {
+  constexpr double kAligner = 0x1.8p52;  // its ulp is 1
+  const double aligned = x * 0x1.71547652b82fep+0 + kAligner;
+  const double k = aligned - kAligner;
+  const double r = (x - k * 0x1.62e42fee00000p-1) - k * 0x1.a39ef35793c76p-33;
+  double sum = 1.0 / 6227020800.0;
+  sum = sum * r + 1.0 / 479001600.0;
+  sum = sum * r + 1.0 / 39916800.0;
+  sum = sum * r + 1.0 / 3628800.0;
+  sum = sum * r + 1.0 / 362880.0;
+  sum = sum * r + 1.0 / 40320.0;
+  sum = sum * r + 1.0 / 5040.0;
+  sum = sum * r + 1.0 / 720.0;
+  sum = sum * r + 1.0 / 120.0;
+  sum = sum * r + 1.0 / 24.0;
+  sum = sum * r + 1.0 / 6.0;
+  sum = sum * r + 0.5;
+  sum = sum * r + 1.0;
+  sum = sum * r + 1.0;
+  const uint64_t power = (__builtin_bit_cast(uint64_t, aligned) + 1023) << 52;
+  return sum * __builtin_bit_cast(double, power);
+}
+
+inline double silu_near(double x) {
+  const double e = exp_near(x < 0 ? x : -x);
+  return x * ((x < 0 ? e : 1.0) / (1.0 + e));
+}
+
+// out = near(x) rounded to float where that is certain: both ends of an interval wider than the error round alike. Elsewhere, and
+// outside `least` <= |x| <= 80 where near() or the margin may not hold, exact(x).
+template <typename Near, typename Exact>
+inline void round_or_refine(const float* x, int64_t len, float* out, float least, Near near, Exact exact) {
+  constexpr int kChunk = 32;
+  for (int64_t begin = 0; begin < len; begin += kChunk) {
+    const int count = len - begin < kChunk ? static_cast<int>(len - begin) : kChunk;
+    float in[kChunk] = {};
+    float rounded[kChunk];
+    uint32_t uncertain[kChunk];
+    __builtin_memcpy(in, x + begin, static_cast<size_t>(count) * sizeof(float));
+    uint32_t any = 0;
+    for (int i = 0; i < kChunk; ++i) {
+      const float magnitude = float_of(bits_of(in[i]) & kMagnitude);
+      const bool inside = magnitude >= least && magnitude <= 80.0f;
+      const double y = near(static_cast<double>(inside ? in[i] : 1.0f));
+      const double margin = y * 0x1p-45;
+      rounded[i] = static_cast<float>(y - margin);
+      uncertain[i] =
+          static_cast<uint32_t>(!inside) | static_cast<uint32_t>(rounded[i] != static_cast<float>(y + margin));
+      any |= uncertain[i];
+    }
+    for (int i = 0; any != 0 && i < count; ++i) {
+      rounded[i] = uncertain[i] != 0 ? exact(in[i]) : rounded[i];
+    }
+    __builtin_memcpy(out + begin, rounded, static_cast<size_t>(count) * sizeof(float));
+  }
+}
+
+void exponentials(const float* x, int64_t len, float* out) {
+  round_or_refine(
+      x, len, out, 0.0f, [](double v) { return exp_near(v); }, [](float v) { return exp_f32(v); });
+}
+
+void silus(const float* x, int64_t len, float* out) {
+  round_or_refine(
+      x, len, out, 0x1p-100f, [](double v) { return silu_near(v); }, [](float v) { return silu_f32(v); });
+}
+
+constexpr Kernels table_of(Level level) {
+  return {.level = level,
+          .add_block = add_block,
+          .decode_e4m3 = decode_e4m3,
+          .decode_e4m3_panel = decode_e4m3_panel,
+          .decode_bf16_panel = decode_bf16_panel,
+          .decode_bf16 = decode_bf16,
+          .encode_bf16 = encode_bf16,
+          .scale_to_bf16 = scale_to_bf16,
+          .is_bf16 = is_bf16,
+          .largest_magnitude = largest_magnitude,
+          .quotients_to_e4m3 = quotients_to_e4m3,
+          .products_to_e4m3 = products_to_e4m3,
+          .exp = exponentials,
+          .silu = silus};
+}

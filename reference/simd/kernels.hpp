@@ -1,0 +1,66 @@
+// The inner loops of the reference as a table of functions, one table for each level. A level may choose registers and
+// instructions, never the order of operations: docs/numerics.md, section 2. All arrays may be unaligned.
+#pragma once
+
+#include <cstdint>
+
+#include "reference/simd/level.hpp"
+
+namespace reference::simd {
+
+inline constexpr int64_t kPanelRows = 8;   // weight rows that are multiplied together
+inline constexpr int64_t kPanelLen = 128;  // one block of the written order
+
+// Products of one block of K: `num_rows` rows of x with the kPanelRows rows of a panel. Both are zero beyond the end of the
+// vectors in a ragged block.
+struct BlockProducts {
+  const float* x = nullptr;  // [num_rows, kPanelLen]
+  int64_t num_rows = 0;
+  const float* panel = nullptr;     // [kPanelRows, kPanelLen]
+  int64_t num_steps = 0;            // groups of 16 elements that hold any: 1 to 8
+  bool exact_products = false;      // every product fits a float, so that a fused multiply-add has the same bits
+  const float* x_scales = nullptr;  // [num_rows], or null: no scales
+  const float* w_scales = nullptr;  // [kPanelRows]
+  bool scales_first = true;         // dot * (x_scale * w_scale), or (dot * x_scale) * w_scale
+  float* totals = nullptr;          // [num_rows, kPanelRows]: the scaled dots are added to it
+};
+
+// The product of two BF16 numbers has 16 bits. Between these two it neither overflows nor loses any of them, so that it fits a float
+// and a fused multiply-add has the bits of a product and an addition. Beyond, kernels take the two steps.
+inline constexpr float kSmallestExact = 0x1p-60f;
+inline constexpr float kLargestExact = 0x1p60f;
+
+struct Kernels {
+  Level level;
+  void (*add_block)(const BlockProducts& products);
+  // E4M3FN codes as numbers; 0x7F and 0xFF give the same NaN.
+  void (*decode_e4m3)(const uint8_t* codes, int64_t len, float* out);
+  // The first `len` columns of `num_rows` rows, row r at codes + r * stride, into a panel [num_rows, kPanelLen].
+  void (*decode_e4m3_panel)(const uint8_t* codes, int64_t stride, int64_t num_rows, int64_t len, float* panel);
+  bool (*decode_bf16_panel)(const uint16_t* codes, int64_t stride, int64_t num_rows, int64_t len, float* panel);
+  // BF16 codes as numbers. True if every one but 0 has a magnitude in [kSmallestExact, kLargestExact).
+  bool (*decode_bf16)(const uint16_t* codes, int64_t len, float* out);
+  // Rounded as encode_bf16 rounds.
+  void (*encode_bf16)(const float* values, int64_t len, uint16_t* codes);
+  // values = BF16(values * scale). The same answer as of decode_bf16.
+  bool (*scale_to_bf16)(float* values, int64_t len, float scale);
+  // Whether every value is a BF16 number and 0 or in that range.
+  bool (*is_bf16)(const float* values, int64_t len);
+  // Largest magnitude; the first NaN if there is one.
+  float (*largest_magnitude)(const float* x, int64_t len);
+  // E4M3(x / divisor) and E4M3(x * factor), as numbers.
+  void (*quotients_to_e4m3)(const float* x, int64_t len, float divisor, float* out);
+  void (*products_to_e4m3)(const float* x, int64_t len, float factor, float* out);
+  // Correctly rounded, as exp_f32 and silu_f32 are. `out` may be `x`.
+  void (*exp)(const float* x, int64_t len, float* out);
+  void (*silu)(const float* x, int64_t len, float* out);
+};
+
+// The table in use: of the highest supported level unless use_level() chose another.
+[[nodiscard]] const Kernels& kernels();
+[[nodiscard]] const Kernels& kernels_of(Level level);  // InputError if this machine or build does not have it
+// For tests and for the option --simd: a choice for the whole process, not to be made while another thread computes. It is the one
+// mutable global of the reference, and it cannot change a result.
+void use_level(Level level);
+
+}  // namespace reference::simd

@@ -1,0 +1,125 @@
+#include "tools/bench/machine.hpp"
+
+#include <unistd.h>
+
+#include <array>
+#include <fstream>
+
+#ifdef __x86_64__
+#include <immintrin.h>
+#endif
+
+namespace tools {
+namespace {
+
+using reference::simd::Level;
+
+// Independent sums, so that the loop waits for no result: latency times throughput is 8 to 10 on the machines of the day.
+constexpr int kNumSums = 12;
+
+#ifdef __x86_64__
+__attribute__((target("avx2,fma"))) float loop_avx2(int64_t num_rounds) {
+  __m256 sums[kNumSums] = {};
+  const __m256 factor = _mm256_set1_ps(0.999f);
+  const __m256 summand = _mm256_set1_ps(0.001f);
+  for (int64_t i = 0; i < num_rounds; ++i) {
+#pragma GCC unroll 12
+    for (auto& sum : sums) {
+      sum = _mm256_fmadd_ps(sum, factor, summand);
+    }
+  }
+  float total = 0;
+  for (const auto& sum : sums) {
+    total += _mm256_cvtss_f32(sum);
+  }
+  return total;
+}
+
+__attribute__((target("avx512f"))) float loop_avx512(int64_t num_rounds) {
+  __m512 sums[kNumSums] = {};
+  const __m512 factor = _mm512_set1_ps(0.999f);
+  const __m512 summand = _mm512_set1_ps(0.001f);
+  for (int64_t i = 0; i < num_rounds; ++i) {
+#pragma GCC unroll 12
+    for (auto& sum : sums) {
+      sum = _mm512_fmadd_ps(sum, factor, summand);
+    }
+  }
+  float total = 0;
+  for (const auto& sum : sums) {
+    total += _mm512_cvtss_f32(sum);
+  }
+  return total;
+}
+#endif
+
+float loop_baseline(int64_t num_rounds) {
+  using Vec = float __attribute__((vector_size(16)));
+  Vec sums[kNumSums] = {};
+  const Vec factor = {0.999f, 0.999f, 0.999f, 0.999f};
+  const Vec summand = {0.001f, 0.001f, 0.001f, 0.001f};
+  for (int64_t i = 0; i < num_rounds; ++i) {
+#pragma GCC unroll 12
+    for (auto& sum : sums) {
+      sum = sum * factor + summand;
+    }
+  }
+  float total = 0;
+  for (const auto& sum : sums) {
+    total += sum[0];
+  }
+  return total;
+}
+
+}  // namespace
+
+std::string cpu_name() {
+  std::ifstream info("/proc/cpuinfo");
+  for (std::string line; std::getline(info, line);) {
+    if (line.starts_with("model name")) {
+      return line.substr(line.find(": ") + 2);
+    }
+  }
+  return "unknown";
+}
+
+int64_t last_level_cache_bytes() {
+  const int64_t bytes = sysconf(_SC_LEVEL3_CACHE_SIZE);
+  return bytes > 0 ? bytes : int64_t{32} << 20;
+}
+
+float multiply_add_loop(Level level, int64_t num_rounds) {
+#ifdef __x86_64__
+  if (level == Level::kAvx2) {
+    return loop_avx2(num_rounds);
+  }
+  if (level == Level::kAvx512) {
+    return loop_avx512(num_rounds);
+  }
+#endif
+  return loop_baseline(num_rounds);
+}
+
+int64_t num_macs_of_round(Level level) {
+  const int64_t vec_len = level == Level::kAvx512 ? 16 : level == Level::kAvx2 ? 8 : 4;
+  return kNumSums * vec_len;
+}
+
+uint64_t read_all(std::span<const std::byte> bytes) {
+  constexpr size_t kNumWords = 16;
+  std::array<uint64_t, kNumWords> words{};
+  const auto* data = reinterpret_cast<const uint64_t*>(bytes.data());
+  const size_t count = bytes.size() / sizeof(uint64_t) / kNumWords * kNumWords;
+  for (size_t i = 0; i < count; i += kNumWords) {
+    for (size_t w = 0; w < kNumWords; ++w) {
+      words[w] ^= data[i + w];
+    }
+  }
+  uint64_t joined = 0;
+  for (const uint64_t word : words) {
+    joined ^= word;
+  }
+  return joined;
+}
+
+}  // namespace tools

@@ -1,0 +1,50 @@
+// The benchmarks of the CPU reference: linears of real and small shapes beside the machine's own limits, and whole tokens.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "model/weight_source.hpp"
+
+namespace tools {
+
+struct BenchFlags {
+  int num_threads = 1;
+  double min_time_s = 0.2;
+  int num_repetitions = 3;
+  std::string filter;  // only shapes whose name contains it
+};
+
+// The limits that the other rows are divided by.
+struct MachineLimits {
+  double fma_gmac_per_s = 0;
+  double read_gb_per_s = 0;
+  int64_t buffer_bytes = 0;  // what was read
+};
+MachineLimits measure_limits(const BenchFlags& flags);
+
+// One linear at one number of tokens.
+struct LinearRow {
+  std::string model;   // "v3" or "mini"
+  std::string op;      // as in the op list, without the layer
+  std::string format;  // "fp8" or "bf16"
+  int64_t out_dim = 0;
+  int64_t in_dim = 0;
+  int64_t num_tokens = 0;
+  double gmac_per_s = 0;
+  double weight_gb_per_s = 0;  // bytes of weights and scales read in the time
+};
+// Weights of random codes that are in no cache when they are read: each call takes other ones.
+std::vector<LinearRow> measure_linears(const BenchFlags& flags, const MachineLimits& limits);
+
+// Tokens of a model, through the whole op list.
+struct EndToEndRow {
+  std::string phase;  // "prefill" or "decode"
+  int64_t num_tokens = 0;
+  int64_t num_cached = 0;
+  double tokens_per_s = 0;
+  double gmac_per_s = 0;  // multiply-adds of dot products that the op list counts
+};
+std::vector<EndToEndRow> measure_end_to_end(const BenchFlags& flags, const model::WeightSource& weights);
+
+}  // namespace tools

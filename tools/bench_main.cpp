@@ -1,0 +1,157 @@
+// dsv3-bench: how fast the CPU reference is, beside what the machine itself can do.
+#include <fmt/core.h>
+
+#include <nlohmann/json.hpp>
+
+#include "reference/simd/kernels.hpp"
+#include "tools/bench/machine.hpp"
+#include "tools/bench/reference_bench.hpp"
+#include "tools/cli.hpp"
+
+namespace tools {
+namespace {
+
+struct ReferenceFlags {
+  BenchFlags bench;
+  std::string simd;
+  std::string checkpoint = "golden/data/mini/checkpoint";
+  bool end_to_end = false;
+  bool json = false;
+};
+
+void choose_level(const std::string& name) {
+  const auto level = reference::simd::parse_level(name);
+  if (!level) {
+    model::throw_input_error("--simd {}: expected baseline, avx2 or avx512", name);
+  }
+  reference::simd::use_level(*level);
+}
+
+void print_json(const MachineLimits& limits,
+                const std::vector<LinearRow>& linears,
+                const std::vector<EndToEndRow>& end_to_end,
+                const BenchFlags& flags) {
+  nlohmann::ordered_json out{{"cpu", cpu_name()},
+                             {"simd", reference::simd::level_name(reference::simd::kernels().level)},
+                             {"threads", flags.num_threads},
+                             {"fma_peak_gmac_per_s", limits.fma_gmac_per_s},
+                             {"read_gb_per_s", limits.read_gb_per_s},
+                             {"read_buffer_bytes", limits.buffer_bytes},
+                             {"linears", nlohmann::ordered_json::array()},
+                             {"end_to_end", nlohmann::ordered_json::array()}};
+  for (const LinearRow& row : linears) {
+    out["linears"].push_back({{"model", row.model},
+                              {"op", row.op},
+                              {"format", row.format},
+                              {"out_dim", row.out_dim},
+                              {"in_dim", row.in_dim},
+                              {"num_tokens", row.num_tokens},
+                              {"gmac_per_s", row.gmac_per_s},
+                              {"fma_peak_frac", row.gmac_per_s / limits.fma_gmac_per_s},
+                              {"weight_gb_per_s", row.weight_gb_per_s},
+                              {"read_frac", row.weight_gb_per_s / limits.read_gb_per_s}});
+  }
+  for (const EndToEndRow& row : end_to_end) {
+    out["end_to_end"].push_back({{"phase", row.phase},
+                                 {"num_tokens", row.num_tokens},
+                                 {"num_cached", row.num_cached},
+                                 {"tokens_per_s", row.tokens_per_s},
+                                 {"gmac_per_s", row.gmac_per_s},
+                                 {"fma_peak_frac", row.gmac_per_s / limits.fma_gmac_per_s}});
+  }
+  fmt::print("{}\n", out.dump(1));
+}
+
+void print_text(const MachineLimits& limits,
+                const std::vector<LinearRow>& linears,
+                const std::vector<EndToEndRow>& end_to_end,
+                const BenchFlags& flags) {
+  fmt::print("{}, {}, {} thread{}\n",
+             cpu_name(),
+             reference::simd::level_name(reference::simd::kernels().level),
+             flags.num_threads,
+             flags.num_threads == 1 ? "" : "s");
+  fmt::print("FP32 FMA loop {:.1f} GMAC/s; read {:.1f} GB/s (buffer {} MiB)\n",
+             limits.fma_gmac_per_s,
+             limits.read_gb_per_s,
+             limits.buffer_bytes >> 20);
+  if (!linears.empty()) {
+    fmt::print("model  op               format     out      in  tokens  GMAC/s  of peak    GB/s  of read\n");
+  }
+  for (const LinearRow& row : linears) {
+    fmt::print("{:5}  {:15}  {:6}  {:6}  {:6}  {:6}  {:6.1f}  {:7.2f}  {:6.1f}  {:7.2f}\n",
+               row.model,
+               row.op,
+               row.format,
+               row.out_dim,
+               row.in_dim,
+               row.num_tokens,
+               row.gmac_per_s,
+               row.gmac_per_s / limits.fma_gmac_per_s,
+               row.weight_gb_per_s,
+               row.weight_gb_per_s / limits.read_gb_per_s);
+  }
+  if (!end_to_end.empty()) {
+    fmt::print("phase    tokens  cached  tokens/s  GMAC/s  of peak\n");
+  }
+  for (const EndToEndRow& row : end_to_end) {
+    fmt::print("{:7}  {:6}  {:6}  {:8.0f}  {:6.1f}  {:7.3f}\n",
+               row.phase,
+               row.num_tokens,
+               row.num_cached,
+               row.tokens_per_s,
+               row.gmac_per_s,
+               row.gmac_per_s / limits.fma_gmac_per_s);
+  }
+}
+
+int run_reference(const ReferenceFlags& flags) {
+  if (!flags.simd.empty()) {
+    choose_level(flags.simd);
+  }
+  std::vector<EndToEndRow> end_to_end;
+  std::vector<LinearRow> linears;
+  const auto limits = measure_limits(flags.bench);
+  if (flags.end_to_end) {
+    end_to_end = measure_end_to_end(flags.bench, *open_checkpoint(flags.checkpoint).weights);
+  } else {
+    linears = measure_linears(flags.bench, limits);
+  }
+  (flags.json ? print_json : print_text)(limits, linears, end_to_end, flags.bench);
+  return kExitOk;
+}
+
+void add_reference(CLI::App& app, ReferenceFlags& flags) {
+  app.add_option("--threads", flags.bench.num_threads, "threads of every loop")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  app.add_option("--simd", flags.simd, "baseline, avx2 or avx512 (default: the highest this machine has)");
+  app.add_option("--filter", flags.bench.filter, "only linears with this in \"model op format\"");
+  app.add_option("--min-time", flags.bench.min_time_s, "seconds of each measurement, at least")->capture_default_str();
+  app.add_option("--repetitions", flags.bench.num_repetitions, "measurements of each; the best counts")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app.add_option("--checkpoint", flags.checkpoint, "of --end-to-end: a directory, or synthetic:NAME")
+      ->capture_default_str();
+  app.add_flag("--end-to-end", flags.end_to_end, "tokens per second of a checkpoint in place of single linears");
+  app.add_flag("--json", flags.json, "for machines");
+  app.footer(
+      "\nExamples:\n"
+      "  $ dsv3-bench reference --filter \"v3 attn.o_proj fp8\"\n"
+      "  $ dsv3-bench reference --end-to-end\n"
+      "  $ dsv3-bench reference --simd avx2 --threads 2 --json\n");
+}
+
+}  // namespace
+}  // namespace tools
+
+int main(int argc, char** argv) {
+  CLI::App app{"Measures the CPU reference.", "dsv3-bench"};
+  tools::describe(app, "Each subcommand has a --help of its own.");
+  app.require_subcommand(1);
+  tools::ReferenceFlags flags;
+  auto* reference =
+      app.add_subcommand("reference", "linears and whole tokens, beside the machine's FMA peak and bandwidth");
+  tools::add_reference(*reference, flags);
+  return tools::run_main(app, argc, argv, [&] { return tools::run_reference(flags); });
+}
