@@ -119,11 +119,14 @@ class InferCliTest(unittest.TestCase):
     def test_the_routing_trace_has_a_row_for_every_choice(self):
         path = pathlib.Path(self.folder.name) / "routing.csv"
         infer("--prompt-ids", "0,34,262", "--max-new-tokens", 3, "--trace-routing", path)
-        rows = list(csv.DictReader(path.read_text().splitlines()))
+        header, *lines = path.read_text().splitlines()
+        self.assertRegex(header, "^# config_hash=[0-9a-f]+$")
+        rows = list(csv.DictReader(lines))
         # Five fed tokens, two MoE layers, four experts a token.
         self.assertEqual(len(rows), 5 * 2 * 4)
         self.assertEqual({row["layer"] for row in rows}, {"1", "2"})
         self.assertEqual([row["position"] for row in rows if row["layer"] == "1" and row["slot"] == "0"], list("01234"))
+        self.assertEqual({(int(row["position"]) < 3, row["phase"]) for row in rows}, {(True, "prefill"), (False, "decode")})
         for i in range(0, len(rows), 4):
             self.assertAlmostEqual(sum(float(row["weight"]) for row in rows[i:i + 4]), 2.5, places=5)
 

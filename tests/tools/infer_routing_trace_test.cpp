@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "reference/generate/generator.hpp"
 #include "tests/reference/small_model.hpp"
 
@@ -52,7 +54,7 @@ TEST(RoutingTrace, EveryTokenOfEveryMoeLayer_IsThere) {
       EXPECT_EQ(lines, (7 + 4) * 3);
     } else {
       EXPECT_GT(lines, (7 + 4) * 3 + 7 * 3);
-      EXPECT_NE(trace.text().find(",decode,2,0,"), std::string::npos);  // layer 2 is the MTP layer
+      EXPECT_NE(trace.text().find(",prefill,2,0,"), std::string::npos);  // layer 2 is the MTP layer
     }
   }
 }
