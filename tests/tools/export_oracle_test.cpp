@@ -23,10 +23,8 @@ std::string python() {
   return named != nullptr ? named : "python3";
 }
 
-// transformers reads FP8 checkpoints with accelerate only.
-bool can_load(bool as_bf16) {
-  const std::string modules = std::string("torch, transformers, safetensors") + (as_bf16 ? "" : ", accelerate");
-  return std::system((python() + " -c 'import " + modules + "' > /dev/null 2>&1").c_str()) == 0;
+bool can_load() {
+  return std::system((python() + " -c 'import torch, transformers, safetensors' > /dev/null 2>&1").c_str()) == 0;
 }
 
 model::TensorView reference_logits(const model::WeightSource& weights) {
@@ -38,18 +36,17 @@ model::TensorView reference_logits(const model::WeightSource& weights) {
   return record(weights, job).tensors.at("p8/logits");
 }
 
-class ExportOracleTest : public testing::TestWithParam<bool> {};
-
 // Both sides multiply FP32(code * scale); HF rounds every step to FP32. Four layers of about ten sums of 256 terms, each off by
 // at most sqrt(256) * 2^-24 of itself: sqrt(40) * 1e-6 = 6e-6 of the logits, rounded up to 1e-5.
-TEST_P(ExportOracleTest, NanoLoadsInTransformers_AndItsLogitsAreThoseOfExactMode) {
-  const bool as_bf16 = GetParam();
-  if (!can_load(as_bf16)) {
-    GTEST_SKIP() << "no PyTorch, transformers and (for FP8) accelerate in " << python() << ": set DSV3_PYTHON";
+// In BF16 only: without a GPU transformers 5.24 dequantises the experts of any FP8 checkpoint to other values; the logits of one
+// that is not ours came out 0.86 of their length away from those of its own FP32 run.
+TEST(Export, NanoLoadsInTransformers_AndItsLogitsAreThoseOfExactMode) {
+  if (!can_load()) {
+    GTEST_SKIP() << "no PyTorch and transformers in " << python() << ": set DSV3_PYTHON";
   }
   const TempDir folder;
   const auto generated = synthetic::open_synthetic("synthetic:nano");
-  export_checkpoint(*generated, folder / "checkpoint", as_bf16);
+  export_checkpoint(*generated, folder / "checkpoint", true);
   const std::string script = std::string(DSV3_SOURCE_DIR) + "/tests/tools/hf_logits.py";
   const std::string command = fmt::format("{} '{}' '{}' {} '{}' > '{}' 2>&1",
                                           python(),
@@ -71,10 +68,6 @@ TEST_P(ExportOracleTest, NanoLoadsInTransformers_AndItsLogitsAreThoseOfExactMode
   }
   EXPECT_LE(std::sqrt(difference / length), 1e-5);
 }
-
-INSTANTIATE_TEST_SUITE_P(Formats, ExportOracleTest, testing::Bool(), [](const auto& as_bf16) {
-  return as_bf16.param ? "bf16" : "fp8";
-});
 
 }  // namespace
 }  // namespace tools
