@@ -10,6 +10,7 @@
 #include "model/check.hpp"
 #include "model/config.hpp"
 #include "simulator/calibration_sources.hpp"
+#include "simulator/error_summary.hpp"
 #include "simulator/fit_constants.hpp"
 #include "simulator/timing_table.hpp"
 

@@ -4,8 +4,6 @@
 #include <cmath>
 #include <numeric>
 
-#include "model/check.hpp"
-
 namespace simulator {
 namespace {
 
@@ -77,15 +75,6 @@ std::vector<double> minimise_positive(const std::function<double(std::span<const
   Point best = std::ranges::min_element(simplex, by_loss)->point;
   std::ranges::transform(best, best.begin(), [](double log) { return std::exp(log); });
   return best;
-}
-
-double quantile(std::vector<double> values, double q) {
-  CHECK(!values.empty());
-  std::ranges::sort(values);
-  const double at = q * static_cast<double>(values.size() - 1);
-  const auto below = static_cast<size_t>(at);
-  const size_t above = std::min(below + 1, values.size() - 1);
-  return values[below] + (at - static_cast<double>(below)) * (values[above] - values[below]);
 }
 
 }  // namespace simulator

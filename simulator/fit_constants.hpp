@@ -12,7 +12,4 @@ std::vector<double> minimise_positive(const std::function<double(std::span<const
                                       std::span<const double> start,
                                       int max_steps = 4000);
 
-// The q-quantile, q from 0 to 1, linear between order statistics. `values` may not be empty.
-double quantile(std::vector<double> values, double q);
-
 }  // namespace simulator

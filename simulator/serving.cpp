@@ -16,9 +16,8 @@ constexpr double kUsPerMs = 1e3;
 constexpr double kMsPerS = 1e3;
 constexpr double kGb = 1e9;
 
-// A 90 % interval is a factor exp(+-1.645 s) around the estimate. s for engines and GPUs of the development rows is the spread of
-// the half that was not fitted; the rest is judgement, added in squares: how far constants of another GPU or engine have been seen
-// to carry (docs/simulator.md).
+// A 90 % interval is a factor exp(+-1.645 s) around the estimate. The parts of s were chosen beforehand and are added in squares: none is
+// derived from residuals. On the half of the development rows that was not fitted the resulting interval held 90 % (docs/simulator.md).
 constexpr double kNormal90 = 1.645;
 constexpr double kSpreadFitted = 0.10;
 constexpr double kSpreadOtherStack = 0.10;

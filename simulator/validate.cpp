@@ -13,8 +13,6 @@
 namespace simulator {
 namespace {
 
-constexpr double kPercent = 100;
-
 // Fits depend on the GPU alone.
 class FitsByGpu {
  public:
@@ -90,21 +88,6 @@ std::vector<ValidatedRow> validate(const std::vector<SiliconRow>& rows, const st
   return validated;
 }
 
-ErrorSummary summarise(const std::vector<const ValidatedRow*>& rows) {
-  CHECK(!rows.empty());
-  ErrorSummary summary{.num_rows = static_cast<int64_t>(rows.size())};
-  const double share = 1 / static_cast<double>(rows.size());
-  std::vector<double> errors;
-  for (const ValidatedRow* row : rows) {
-    errors.push_back(std::abs(row->error_frac()));
-    summary.bias_frac += share * row->error_frac();
-    summary.coverage_frac += row->is_covered() ? share : 0;
-  }
-  summary.median_abs_frac = quantile(errors, 0.5);
-  summary.p90_abs_frac = quantile(errors, 0.9);
-  return summary;
-}
-
 std::vector<Table> validation_tables(const SiliconRows& silicon, const std::vector<ValidatedRow>& rows) {
   const auto columns_of_errors = [](std::vector<Column> columns) {
     columns.insert(columns.end(),
@@ -117,21 +100,21 @@ std::vector<Table> validation_tables(const SiliconRows& silicon, const std::vect
   };
   const auto errors = [](const ErrorSummary& summary, std::vector<Cell> cells) {
     cells.insert(cells.end(),
-                 {summary.num_rows,
-                  kPercent * summary.median_abs_frac,
-                  kPercent * summary.p90_abs_frac,
-                  kPercent * summary.bias_frac,
-                  kPercent * summary.coverage_frac});
+                 {summary.rows,
+                  summary.median_abs_error_pct,
+                  summary.p90_abs_error_pct,
+                  summary.bias_pct,
+                  summary.coverage_90_pct});
     return cells;
   };
-  std::vector<const ValidatedRow*> all;
-  std::map<std::string, std::vector<const ValidatedRow*>> groups;
+  std::vector<Comparison> all;
+  std::map<std::string, std::vector<Comparison>> groups;
   for (const ValidatedRow& row : rows) {
-    all.push_back(&row);
-    groups["gpu " + row.row->gpu].push_back(&row);
-    groups["backend " + row.row->backend].push_back(&row);
-    groups["phase " + row.row->phase].push_back(&row);
-    groups[is_fitting_row(*row.row) ? "lines odd" : "lines even"].push_back(&row);
+    all.push_back(row.comparison());
+    groups["gpu " + row.row->gpu].push_back(row.comparison());
+    groups["backend " + row.row->backend].push_back(row.comparison());
+    groups["phase " + row.row->phase].push_back(row.comparison());
+    groups[is_fitting_row(*row.row) ? "lines odd" : "lines even"].push_back(row.comparison());
   }
   Table summary{.name = "summary",
                 .title = "Token time predicted against measured" +
@@ -162,7 +145,7 @@ std::vector<Table> validation_tables(const SiliconRows& silicon, const std::vect
               row.predicted_ms,
               row.low_ms,
               row.high_ms,
-              kPercent * row.error_frac()});
+              row.comparison().error_pct()});
   }
   return {std::move(summary), std::move(by_group), std::move(each)};
 }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "simulator/error_summary.hpp"
 #include "simulator/silicon.hpp"
 #include "simulator/table.hpp"
 
@@ -15,20 +16,10 @@ struct ValidatedRow {
   double low_ms = 0;
   double high_ms = 0;
 
-  [[nodiscard]] double error_frac() const { return predicted_ms / row->tpot_ms - 1; }
-  [[nodiscard]] bool is_covered() const { return low_ms <= row->tpot_ms && row->tpot_ms <= high_ms; }
-};
-
-struct ErrorSummary {
-  int64_t num_rows = 0;
-  double median_abs_frac = 0;
-  double p90_abs_frac = 0;
-  double bias_frac = 0;  // mean of the signed errors
-  double coverage_frac = 0;
+  [[nodiscard]] Comparison comparison() const { return {predicted_ms, low_ms, high_ms, row->tpot_ms}; }
 };
 
 std::vector<ValidatedRow> validate(const std::vector<SiliconRow>& rows, const std::vector<Calibration>& calibrations);
-ErrorSummary summarise(const std::vector<const ValidatedRow*>& rows);
 
 // "summary" (a record: rows, median_abs_error_pct, p90_abs_error_pct, bias_pct, coverage_90_pct), "by_group", "rows".
 std::vector<Table> validation_tables(const SiliconRows& silicon, const std::vector<ValidatedRow>& rows);

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "model/check.hpp"
+#include "simulator/error_summary.hpp"
 #include "simulator/fit_constants.hpp"
 
 namespace simulator {
