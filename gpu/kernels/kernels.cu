@@ -1,4 +1,5 @@
 // Every kernel, compiled for the device: taking a launcher's address instantiates its kernels.
+#include "gpu/kernels/bf16_linear.cuh"
 #include "gpu/kernels/cache_latent.cuh"
 #include "gpu/kernels/combine.cuh"
 #include "gpu/kernels/embed.cuh"
@@ -11,6 +12,7 @@
 namespace gpu::DSV3_BACKEND {
 
 struct Launchers {
+  void (*bf16_linear)(Stream, const Bf16LinearArguments&);
   void (*cache_latent)(Stream, const CacheLatentArguments&);
   void (*combine)(Stream, const CombineArguments&);
   void (*embed)(Stream, const EmbedArguments&);
@@ -22,7 +24,8 @@ struct Launchers {
 };
 
 extern const Launchers kLaunchers;
-const Launchers kLaunchers{.cache_latent = cache_latent,
+const Launchers kLaunchers{.bf16_linear = bf16_linear,
+                           .cache_latent = cache_latent,
                            .combine = combine,
                            .embed = embed,
                            .fp8_linear = fp8_linear,
