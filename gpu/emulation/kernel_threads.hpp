@@ -91,6 +91,9 @@ inline float fabsf(float x) {
 inline float expf(float x) {
   return std::exp(x);
 }
+inline int count_ones(uint32_t bits) {
+  return std::popcount(bits);
+}
 inline uint32_t bits_of(float x) {
   return std::bit_cast<uint32_t>(x);
 }

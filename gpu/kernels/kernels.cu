@@ -1,28 +1,46 @@
 // Every kernel, compiled for the device: taking a launcher's address instantiates its kernels.
+#include "gpu/kernels/align.cuh"
+#include "gpu/kernels/bf16_linear.cuh"
+#include "gpu/kernels/cache_latent.cuh"
 #include "gpu/kernels/combine.cuh"
 #include "gpu/kernels/embed.cuh"
 #include "gpu/kernels/fp8_linear.cuh"
+#include "gpu/kernels/latent_attention.cuh"
 #include "gpu/kernels/rms_norm.cuh"
+#include "gpu/kernels/rotate.cuh"
 #include "gpu/kernels/router.cuh"
+#include "gpu/kernels/sampler.cuh"
 #include "gpu/kernels/swiglu.cuh"
 
 namespace gpu::DSV3_BACKEND {
 
 struct Launchers {
+  void (*align)(Stream, const AlignArguments&);
+  void (*bf16_linear)(Stream, const Bf16LinearArguments&);
+  void (*cache_latent)(Stream, const CacheLatentArguments&);
   void (*combine)(Stream, const CombineArguments&);
   void (*embed)(Stream, const EmbedArguments&);
   void (*fp8_linear)(Stream, const Fp8LinearArguments&);
+  void (*latent_attention)(Stream, const LatentAttentionArguments&);
   void (*rms_norm)(Stream, const RmsNormArguments&);
+  void (*rotate_query)(Stream, const RotateQueryArguments&);
   void (*router)(Stream, const RouterArguments&);
+  void (*sampler)(Stream, const SamplerArguments&);
   void (*swiglu)(Stream, const SwigluArguments&);
 };
 
 extern const Launchers kLaunchers;
-const Launchers kLaunchers{.combine = combine,
+const Launchers kLaunchers{.align = align,
+                           .bf16_linear = bf16_linear,
+                           .cache_latent = cache_latent,
+                           .combine = combine,
                            .embed = embed,
                            .fp8_linear = fp8_linear,
+                           .latent_attention = latent_attention,
                            .rms_norm = rms_norm,
+                           .rotate_query = rotate_query,
                            .router = router,
+                           .sampler = sampler,
                            .swiglu = swiglu};
 
 }  // namespace gpu::DSV3_BACKEND

@@ -42,22 +42,9 @@ int64_t num_blocks(int64_t length) {
 Problem make(const Case& c) {
   Problem p;
   p.x = random_bf16(c.num_tokens * c.in_dim, 2, 11);
-  const int64_t stride = c.num_tokens + 1;
-  p.x_codes.resize(p.x.size());
-  p.x_scales.assign(static_cast<size_t>(num_blocks(c.in_dim) * stride), std::nanf(""));
-  for (int64_t t = 0; t < c.num_tokens; ++t) {
-    std::vector<float> row;
-    for (int64_t k = 0; k < c.in_dim; ++k) {
-      row.push_back(model::decode_bf16(p.x[static_cast<size_t>(t * c.in_dim + k)].bits));
-    }
-    const auto quantized = reference::quantize_row({}, row);
-    for (size_t k = 0; k < row.size(); ++k) {
-      p.x_codes[static_cast<size_t>(t * c.in_dim) + k] = {reference::encode_f8_e4m3(quantized.codes[k])};
-    }
-    for (size_t b = 0; b < quantized.scales.size(); ++b) {
-      p.x_scales[b * static_cast<size_t>(stride) + static_cast<size_t>(t)] = quantized.scales[b];
-    }
-  }
+  auto [codes, scales] = quantized(p.x, c.in_dim, c.num_tokens + 1);
+  p.x_codes = std::move(codes);
+  p.x_scales = std::move(scales);
   std::mt19937 engine(5);
   std::normal_distribution<float> normal(0, 60);
   std::uniform_real_distribution<float> scale(1e-4f, 3e-4f);
@@ -82,7 +69,7 @@ std::vector<bf16> run(const Case& c, const Problem& p, const Options& options, i
   const Buffer<int32_t> arrivals(
       device,
       stream,
-      std::vector<int32_t>(static_cast<size_t>(fp8_linear_num_tiles(c.num_tokens, c.out_dim)), 0),
+      std::vector<int32_t>(static_cast<size_t>(linear_num_tiles(c.num_tokens, c.out_dim)), 0),
       "arrivals");
   for (int i = 0; i < num_launches; ++i) {
     fp8_linear(stream,
@@ -126,11 +113,7 @@ TEST_P(Fp8LinearKernel, AgreesWithTheReference) {
                                                 .inputs = {reference::given(view_of({c.num_tokens, c.in_dim}, p.x))}});
   ASSERT_EQ(expected.value.size(), got.size());
   for (size_t i = 0; i < got.size(); ++i) {
-    const float value = model::decode_bf16(got[i].bits);
-    const float low = reference::round_to_bf16(static_cast<float>(expected.value[i] - expected.error[i]));
-    const float high = reference::round_to_bf16(static_cast<float>(expected.value[i] + expected.error[i]));
-    ASSERT_TRUE(value >= low && value <= high)
-        << "element " << i << ": " << value << ", expected " << expected.value[i] << " +- " << expected.error[i];
+    ASSERT_TRUE(is_inside(expected, i, got[i]));
   }
 }
 

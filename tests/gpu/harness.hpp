@@ -4,14 +4,19 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstring>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "gpu/portable/kernel.hpp"
+#include "model/estimate.hpp"
 #include "model/tensor_view.hpp"
 #include "reference/numerics/bf16.hpp"
+#include "reference/numerics/fp8.hpp"
+#include "reference/numerics/round.hpp"
+#include "reference/quantize.hpp"
 
 namespace gpu::DSV3_BACKEND {
 
@@ -76,6 +81,52 @@ inline std::vector<bf16> random_bf16(int64_t count, float sigma, uint32_t seed) 
     values.push_back({reference::encode_bf16(normal(engine))});
   }
   return values;
+}
+
+// Element `index` of an estimate, rounded to BF16 somewhere in its interval.
+inline testing::AssertionResult is_inside(const model::Estimate& expected, size_t index, bf16 got) {
+  const float value = model::decode_bf16(got.bits);
+  const double middle = expected.value[index];
+  const double error = expected.error[index];
+  if (value >= reference::round_to_bf16(static_cast<float>(middle - error)) &&
+      value <= reference::round_to_bf16(static_cast<float>(middle + error))) {
+    return testing::AssertionSuccess();
+  }
+  return testing::AssertionFailure() << "element " << index << ": " << value << ", expected " << middle << " +- "
+                                     << error;
+}
+inline testing::AssertionResult is_inside(const model::Estimate& expected, size_t index, float got) {
+  const double error = expected.error[index] + std::abs(expected.value[index]) * 0x1p-24;  // stored as FP32
+  if (std::abs(got - expected.value[index]) <= error) {
+    return testing::AssertionSuccess();
+  }
+  return testing::AssertionFailure() << "element " << index << ": " << got << ", expected " << expected.value[index]
+                                     << " +- " << error;
+}
+
+// Rows of activations as the FP8 linear takes them: codes, and scales [ceil(row_len / 128), stride], NaN beyond the rows.
+struct QuantizedRows {
+  std::vector<fp8_e4m3> codes;
+  std::vector<float> scales;
+};
+inline QuantizedRows quantized(const std::vector<bf16>& x, int64_t row_len, int64_t stride) {
+  QuantizedRows result;
+  const int64_t num_blocks = (row_len + kScaleBlockLen - 1) / kScaleBlockLen;
+  result.scales.assign(static_cast<size_t>(num_blocks * stride), std::nanf(""));
+  for (int64_t t = 0; t < static_cast<int64_t>(x.size()) / row_len; ++t) {
+    std::vector<float> row;
+    for (int64_t k = 0; k < row_len; ++k) {
+      row.push_back(model::decode_bf16(x[static_cast<size_t>(t * row_len + k)].bits));
+    }
+    const auto of_row = reference::quantize_row({}, row);
+    for (const float code : of_row.codes) {
+      result.codes.push_back({reference::encode_f8_e4m3(code)});
+    }
+    for (size_t b = 0; b < of_row.scales.size(); ++b) {
+      result.scales[b * static_cast<size_t>(stride) + static_cast<size_t>(t)] = of_row.scales[b];
+    }
+  }
+  return result;
 }
 
 inline model::TensorView view_of(model::Shape shape, const std::vector<bf16>& values) {

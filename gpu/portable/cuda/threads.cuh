@@ -63,6 +63,9 @@ GPU_DEVICE float divide(float a, float b) {
 GPU_DEVICE float square_root(float x) {
   return __fsqrt_rn(x);
 }
+GPU_DEVICE int count_ones(uint32_t bits) {
+  return __popc(bits);
+}
 GPU_DEVICE uint32_t bits_of(float x) {
   return __float_as_uint(x);
 }

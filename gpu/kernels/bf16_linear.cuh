@@ -1,0 +1,130 @@
+// y = x W^T for few tokens with BF16 operands, FP32 or BF16 out; with batches, one W for each head. Every weight is read once, K is cut
+// into splits as in fp8_linear. A token's result does not depend on how many tokens there are.
+// Covers moe.router_logits, logits, eh_proj, q_latent and context of the absorbed form (W_UK packed transposed), and the linears of
+// checkpoints in BF16.
+#pragma once
+
+#include "gpu/kernels/linear_tile.cuh"
+#include "gpu/portable/require.hpp"
+
+namespace gpu {
+
+struct Bf16LinearArguments {
+  const bf16* x = nullptr;       // element k of token t in batch b: x[t * x_stride + b * x_batch_stride + k]
+  const bf16* weight = nullptr;  // [num_batches, out_dim, in_dim]
+  float* y_f32 = nullptr;        // element n likewise, with y's strides; one of y_f32 and y_bf16 is null
+  bf16* y_bf16 = nullptr;
+  float* partial_sums = nullptr;  // [num_splits, num_batches, num_tokens, out_dim]; may be null for one split
+  int32_t* arrivals = nullptr;  // [linear_num_tiles()], zero before the first launch and after each; null for one split
+  int64_t num_tokens = 0;
+  int64_t x_stride = 0;        // a multiple of 8
+  int64_t x_batch_stride = 0;  // a multiple of 8
+  int64_t y_stride = 0;
+  int64_t y_batch_stride = 0;
+  int64_t out_dim = 0;
+  int64_t in_dim = 0;  // a multiple of 8
+  int num_batches = 1;
+  int num_splits = 1;  // at most ceil(in_dim / 64)
+};
+
+}  // namespace gpu
+
+namespace gpu::DSV3_BACKEND {
+
+inline constexpr int kBf16Bytes = 2;
+
+// Grid: (ceil(out_dim / 64), num_splits, num_batches * ceil(num_tokens / kTokens)). Shared memory: LinearShared<kTokens>. x, weight
+// 16-byte aligned.
+// Rounding: the tensor core's FP32 accumulator over a split's K ascending, splits added ascending in FP32; BF16 once if asked.
+template <int kTokens>
+GPU_KERNEL bf16_linear_kernel(Bf16LinearArguments arguments) {
+  constexpr int kColumns = kTokens / kTileColumns;
+  auto& shared = *shared_memory_as<LinearShared<kTokens>>();
+  const int64_t token_tiles = (arguments.num_tokens + kTokens - 1) / kTokens;
+  const int64_t batch = block_idx().z / token_tiles;
+  const LinearPlace place{.first_row = static_cast<int64_t>(block_idx().x) * kLinearRows,
+                          .num_rows = arguments.out_dim,
+                          .first_token = block_idx().z % token_tiles * kTokens,
+                          .num_tokens = arguments.num_tokens};
+  const int64_t row_bytes = arguments.in_dim * kBf16Bytes;
+  const int64_t num_pieces = (row_bytes + kPieceBytes - 1) / kPieceBytes;
+  const int64_t split = block_idx().y;
+  const bf16* const x = arguments.x + batch * arguments.x_batch_stride;
+  const bf16* const weight = arguments.weight + batch * arguments.out_dim * arguments.in_dim;
+
+  FragmentC total[1][kColumns];
+  clear(total);
+  for_each_piece<kTokens>(
+      shared,
+      static_cast<int>(num_pieces * split / arguments.num_splits),
+      static_cast<int>(num_pieces * (split + 1) / arguments.num_splits),
+      [&](auto& stage, int piece) {
+        const int64_t byte = static_cast<int64_t>(piece) * kPieceBytes;
+        copy_pieces<kLinearRows>(stage.weight, weight, row_bytes, byte, [&](int row) -> const bf16* {
+          const int64_t at = place.first_row + row;
+          return at < arguments.out_dim ? weight + at * arguments.in_dim : nullptr;
+        });
+        copy_pieces<kTokens>(stage.x, x, row_bytes, byte, [&](int row) -> const bf16* {
+          const int64_t token = place.first_token + row;
+          return token < arguments.num_tokens ? x + token * arguments.x_stride : nullptr;
+        });
+      },
+      [&](const auto& stage, int /*piece*/) {
+        FragmentA a[kPieceSteps][1];
+        FragmentB b[kPieceSteps][kColumns];
+        load_operands<kTokens>(stage, a, b);
+        multiply_bf16(total, a, b);
+      });
+  store_results(
+      place,
+      {.partial_sums = arguments.partial_sums,
+       .arrivals = arguments.arrivals,
+       .split_len = arguments.num_batches * arguments.num_tokens * arguments.out_dim,
+       .num_splits = arguments.num_splits},
+      shared,
+      total,
+      [&](int64_t token, int64_t row) { return (batch * arguments.num_tokens + token) * arguments.out_dim + row; },
+      [&](int64_t token, int64_t row, float value) {
+        const int64_t at = token * arguments.y_stride + batch * arguments.y_batch_stride + row;
+        if (arguments.y_f32 != nullptr) {
+          arguments.y_f32[at] = value;
+        } else {
+          arguments.y_bf16[at] = to_bf16(value);
+        }
+      });
+}
+
+inline void bf16_linear(Stream stream, const Bf16LinearArguments& arguments) {
+  constexpr int kAlignedLen = kChunkBytes / kBf16Bytes;
+  require(arguments.in_dim > 0 && arguments.in_dim % kAlignedLen == 0, "bf16_linear: in_dim has to be a multiple of 8");
+  require(arguments.x_stride % kAlignedLen == 0 && arguments.x_batch_stride % kAlignedLen == 0,
+          "bf16_linear: rows of x have to start at multiples of 16 bytes");
+  require(arguments.num_splits >= 1 &&
+              arguments.num_splits <= (arguments.in_dim * kBf16Bytes + kPieceBytes - 1) / kPieceBytes,
+          "bf16_linear: 1 to ceil(in_dim / 64) splits");
+  require(arguments.num_splits == 1 || (arguments.partial_sums != nullptr && arguments.arrivals != nullptr),
+          "bf16_linear: splits need partial_sums and arrivals");
+  require((arguments.y_f32 == nullptr) != (arguments.y_bf16 == nullptr), "bf16_linear: one of y_f32 and y_bf16");
+  if (arguments.num_tokens == 0 || arguments.out_dim == 0 || arguments.num_batches == 0) {
+    return;
+  }
+  const int tokens = linear_tokens(arguments.num_tokens);
+  const auto start = [&](auto kernel, int64_t shared_bytes) {
+    launch(stream,
+           {.name = "bf16_linear",
+            .grid = {static_cast<unsigned>((arguments.out_dim + kLinearRows - 1) / kLinearRows),
+                     static_cast<unsigned>(arguments.num_splits),
+                     static_cast<unsigned>(arguments.num_batches * ((arguments.num_tokens + tokens - 1) / tokens))},
+            .block = {kLinearThreads},
+            .shared_bytes = shared_bytes},
+           kernel,
+           arguments);
+  };
+  switch (tokens) {
+    case 16: start(bf16_linear_kernel<16>, sizeof(LinearShared<16>)); break;
+    case 32: start(bf16_linear_kernel<32>, sizeof(LinearShared<32>)); break;
+    default: start(bf16_linear_kernel<64>, sizeof(LinearShared<64>)); break;
+  }
+}
+
+}  // namespace gpu::DSV3_BACKEND

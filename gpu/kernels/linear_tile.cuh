@@ -1,0 +1,199 @@
+// What the linears of decode share: a block computes 64 rows of W by a few tokens, fed by a pipeline of 128-byte pieces of rows, and
+// the partial sums of splits of K are added by whichever block comes last, in ascending order. Bytes; the formats are the kernels'.
+#pragma once
+
+#include "gpu/portable/fragments.hpp"
+#include "gpu/portable/kernel.hpp"
+
+namespace gpu::DSV3_BACKEND {
+
+inline constexpr int kLinearThreads = 128;
+inline constexpr int kLinearRows = 64;  // of W in a block: 16 a warp
+inline constexpr int kLinearStages = 4;
+inline constexpr int kPieceBytes = 128;  // of a row: what a stage holds
+inline constexpr int kChunkBytes = 16;
+inline constexpr int kChunksPerPiece = kPieceBytes / kChunkBytes;
+inline constexpr int kPieceSteps = kPieceBytes / kTileBytes;
+
+template <int kTokens>
+struct LinearShared {
+  struct Stage {
+    unsigned char weight[kLinearRows][kPieceBytes];
+    unsigned char x[kTokens][kPieceBytes];
+  } stages[kLinearStages];
+  int32_t is_last;
+};
+
+// Pieces lie in shared memory with their 16-byte chunks permuted, so that 8 rows of one column touch all banks.
+GPU_DEVICE int swizzled(int row, int chunk) {
+  return (chunk ^ (row % kChunksPerPiece)) * kChunkBytes;
+}
+
+// Bytes [first_byte, first_byte + 128) of rows; start_of(row) is a row's first byte, or null for a row of zeros; zeros from row_bytes on.
+// `somewhere` is any valid address.
+template <int kNumRows, typename StartOf>
+GPU_DEVICE void copy_pieces(unsigned char (*to)[kPieceBytes],
+                            const void* somewhere,
+                            int64_t row_bytes,
+                            int64_t first_byte,
+                            const StartOf& start_of) {
+  for (int i = static_cast<int>(thread_idx().x); i < kNumRows * kChunksPerPiece; i += kLinearThreads) {
+    const int row = i / kChunksPerPiece;
+    const int chunk = i % kChunksPerPiece;
+    const int64_t byte = first_byte + chunk * kChunkBytes;
+    const void* const start = start_of(row);
+    const bool is_inside = start != nullptr && byte < row_bytes;
+    copy_async_16(&to[row][swizzled(row, chunk)],
+                  is_inside ? static_cast<const unsigned char*>(start) + byte : somewhere,
+                  is_inside ? kChunkBytes : 0);
+  }
+}
+
+// A warp's 16 rows of W and all tokens of a stage, as operands.
+template <int kTokens>
+GPU_DEVICE void load_operands(const typename LinearShared<kTokens>::Stage& stage,
+                              FragmentA (&a)[kPieceSteps][1],
+                              FragmentB (&b)[kPieceSteps][kTokens / kTileColumns]) {
+  constexpr int kColumns = kTokens / kTileColumns;
+  constexpr int kLoads = kPieceSteps * (1 + kColumns / 2);
+  const int lane = static_cast<int>(thread_idx().x) % kLanes;
+  const int warp_row = static_cast<int>(thread_idx().x) / kLanes * kTileRows;
+  const void* rows[kLoads];
+  GPU_UNROLL
+  for (int step = 0; step < kPieceSteps; ++step) {
+    const int row = warp_row + lane % 16;
+    rows[step] = &stage.weight[row][swizzled(row, 2 * step + lane / 16)];
+    GPU_UNROLL
+    for (int pair = 0; pair < kColumns / 2; ++pair) {
+      const int token = pair * 16 + lane % 8 + lane / 16 * 8;
+      rows[kPieceSteps + step * (kColumns / 2) + pair] = &stage.x[token][swizzled(token, 2 * step + lane / 8 % 2)];
+    }
+  }
+  Vector<uint32_t, 4> loaded[kLoads];
+  load_matrices(rows, loaded);
+  GPU_UNROLL
+  for (int step = 0; step < kPieceSteps; ++step) {
+    GPU_UNROLL
+    for (int i = 0; i < 4; ++i) {
+      a[step][0].at[i] = loaded[step].at[i];
+    }
+    GPU_UNROLL
+    for (int n = 0; n < kColumns; ++n) {
+      const auto& of_pair = loaded[kPieceSteps + step * (kColumns / 2) + n / 2];
+      b[step][n] = {of_pair.at[n % 2 * 2], of_pair.at[n % 2 * 2 + 1]};
+    }
+  }
+}
+
+// Streams pieces [begin, end) through the stages: fill(stage, piece) issues copies, use(stage, piece) multiplies.
+template <int kTokens, typename Fill, typename Use>
+GPU_DEVICE void for_each_piece(LinearShared<kTokens>& shared, int begin, int end, const Fill& fill, const Use& use) {
+  const auto issue = [&](int piece) {
+    if (piece < end) {
+      fill(shared.stages[(piece - begin) % kLinearStages], piece);
+    }
+    commit_copies();  // also when empty: wait_copies counts groups
+  };
+  for (int ahead = 0; ahead < kLinearStages - 1; ++ahead) {
+    issue(begin + ahead);
+  }
+  for (int piece = begin; piece < end; ++piece) {
+    wait_copies<kLinearStages - 2>();
+    sync_threads();  // the piece is everybody's, and nobody reads the stage that is filled next
+    issue(piece + kLinearStages - 1);
+    use(shared.stages[(piece - begin) % kLinearStages], piece);
+  }
+}
+
+template <int kColumns>
+GPU_DEVICE void clear(FragmentC (&c)[1][kColumns]) {
+  GPU_UNROLL
+  for (int n = 0; n < kColumns; ++n) {
+    c[0][n] = {{0, 0, 0, 0}};
+  }
+}
+
+// Where the results of a block belong.
+struct LinearPlace {
+  int64_t first_row = 0;  // of W
+  int64_t num_rows = 0;   // of W
+  int64_t first_token = 0;
+  int64_t num_tokens = 0;
+};
+
+// visit(token, row, value) for each result that a thread holds.
+template <int kColumns, typename Visit>
+GPU_DEVICE void for_each_result(const LinearPlace& place, const FragmentC (&c)[1][kColumns], const Visit& visit) {
+  const int thread = static_cast<int>(thread_idx().x);
+  GPU_UNROLL
+  for (int n = 0; n < kColumns; ++n) {
+    GPU_UNROLL
+    for (int i = 0; i < 4; ++i) {
+      const int64_t row = place.first_row + thread / kLanes * kTileRows + row_of_c(thread % kLanes, i);
+      const int64_t token = place.first_token + n * kTileColumns + column_of_c(thread % kLanes, i);
+      if (row < place.num_rows && token < place.num_tokens) {
+        visit(token, row, c[0][n].at[i]);
+      }
+    }
+  }
+}
+
+struct LinearSplits {
+  float* partial_sums = nullptr;  // [num_splits, split_len]; null for one split
+  int32_t* arrivals = nullptr;    // [tiles], zero before the first launch and after each; null for one split
+  int64_t split_len = 0;
+  int num_splits = 1;
+};
+
+// Stores a block's results: at once, or, if this is the last split of its tile to come here, the sum over the splits in ascending
+// order. index_of(token, row) is a result's place among the partial sums.
+template <int kTokens, int kColumns, typename IndexOf, typename Store>
+GPU_DEVICE void store_results(const LinearPlace& place,
+                              const LinearSplits& splits,
+                              LinearShared<kTokens>& shared,
+                              const FragmentC (&c)[1][kColumns],
+                              const IndexOf& index_of,
+                              const Store& store) {
+  if (splits.num_splits == 1) {
+    for_each_result(place, c, store);
+    return;
+  }
+  const int64_t split = block_idx().y;
+  for_each_result(place, c, [&](int64_t token, int64_t row, float value) {
+    splits.partial_sums[split * splits.split_len + index_of(token, row)] = value;
+  });
+  sync_threads();
+  int32_t* const arrivals = splits.arrivals + (static_cast<int64_t>(block_idx().z) * grid_dim().x + block_idx().x);
+  if (thread_idx().x == 0) {
+    thread_fence();  // the block's partial sums before its arrival
+    shared.is_last = atomic_add(arrivals, 1) == splits.num_splits - 1 ? 1 : 0;
+    thread_fence();  // the others' partial sums after theirs
+  }
+  sync_threads();
+  if (shared.is_last == 0) {
+    return;
+  }
+  for_each_result(place, c, [&](int64_t token, int64_t row, float /*own*/) {
+    const float* const partial = splits.partial_sums + index_of(token, row);
+    float sum = partial[0];
+    for (int other = 1; other < splits.num_splits; ++other) {
+      sum = add(sum, partial[other * splits.split_len]);
+    }
+    store(token, row, sum);
+  });
+  if (thread_idx().x == 0) {
+    atomic_add(arrivals, -splits.num_splits);  // ready for the next launch
+  }
+}
+
+// Tokens that one block takes: the smallest of 16, 32 and 64 that holds them all.
+inline int linear_tokens(int64_t num_tokens) {
+  return num_tokens <= 16 ? 16 : num_tokens <= 32 ? 32 : 64;
+}
+// Blocks of one split: the length of `arrivals`.
+inline int64_t linear_num_tiles(int64_t num_tokens, int64_t out_dim, int64_t num_groups = 1) {
+  const int64_t tokens = linear_tokens(num_tokens);
+  return num_groups * ((out_dim + kLinearRows - 1) / kLinearRows) * ((num_tokens + tokens - 1) / tokens);
+}
+
+}  // namespace gpu::DSV3_BACKEND

@@ -1,0 +1,144 @@
+// RoPE and the write into the paged latent cache, against the reference.
+#include "gpu/kernels/cache_latent.cuh"
+
+#include <gtest/gtest.h>
+
+#include "reference/estimate_call.hpp"
+#include "reference/numerics/round.hpp"
+#include "reference/rope.hpp"
+#include "tests/gpu/harness.hpp"
+#include "tests/reference/hand_made.hpp"
+
+namespace gpu::DSV3_BACKEND {
+namespace {
+
+constexpr int kHeads = 3;
+constexpr int kNope = 24;
+constexpr int kNumPositions = 1100;
+
+// Two sequences: one token at position 1000, then a new one of two tokens.
+reference::HandMadeOp attention_op(model::OpKind kind, int kv_lora, int rope) {
+  reference::HandMadeOp op;
+  op.op.kind = kind;
+  op.op.layer = 0;
+  op.workload.sequences = {{1000, 1}, {0, 2}};
+  auto& config = op.config();
+  config.num_hidden_layers = 1;
+  config.num_attention_heads = kHeads;
+  config.qk_nope_head_dim = kNope;
+  config.qk_rope_head_dim = rope;
+  config.kv_lora_rank = kv_lora;
+  config.rope_theta = 10000;
+  config.rms_norm_eps = 1e-6;
+  return op;
+}
+
+std::vector<float> turns_of(const model::ModelConfig& config) {
+  reference::RotationTable table(config, reference::FrequencyOrder::kOfficial);
+  std::vector<float> turns;
+  for (int64_t position = 0; position < kNumPositions; ++position) {
+    for (const auto& turn : table.at(position)) {
+      turns.insert(turns.end(), {turn.cos, turn.sin});
+    }
+  }
+  return turns;
+}
+
+class LatentKernel : public testing::TestWithParam<emulation::Order> {
+ protected:
+  Device device{{.order = GetParam()}};
+  Stream stream = device.create_stream();
+};
+
+void expect_same(const model::TensorView& expected, const bf16* got) {
+  const auto codes = expected.codes<uint16_t>();
+  for (size_t i = 0; i < codes.size(); ++i) {
+    ASSERT_EQ(got[i].bits, codes[i]) << i;
+  }
+}
+
+TEST_P(LatentKernel, RotateQuery_IsTheReferencesToTheBit) {
+  constexpr int kRope = 64;
+  const auto op = attention_op(model::OpKind::kRotateQuery, 512, kRope);
+  const auto q = random_bf16(int64_t{3} * kHeads * (kNope + kRope), 3, 1);
+  const Buffer<bf16> q_buffer(device, stream, q, "q");
+  const Buffer<float> turns(device, stream, turns_of(op.weights.config()), "cos_sin");
+  const Buffer<int32_t> positions(device, stream, std::vector<int32_t>{1000, 0, 1}, "positions");
+  const Buffer<bf16> out(device, stream, int64_t{3} * kHeads * kRope, "q_rope");
+  rotate_query(stream,
+               {.q = q_buffer.data(),
+                .cos_sin = turns.data(),
+                .positions = positions.data(),
+                .q_rope = out.data(),
+                .num_tokens = 3,
+                .num_heads = kHeads,
+                .nope = kNope,
+                .rope = kRope});
+  expect_same(op.run({view_of({3, kHeads * (kNope + kRope)}, q)}), out.download().data());
+}
+
+// Pages 2 and 0 get rows at their edges; a padding token between them writes nothing, nor is anything else touched.
+void check_cache_write(Device& device, Stream stream, int kv_lora, int rope) {
+  const int row_len = kv_lora + rope;
+  auto norm = attention_op(model::OpKind::kRmsNorm, kv_lora, rope);
+  const auto gain = random_bf16(kv_lora, 1, 2);
+  norm.set_weight(view_of({kv_lora}, gain));
+  const auto key = attention_op(model::OpKind::kRotateKey, kv_lora, rope);
+  const auto kv_a = random_bf16(int64_t{3} * row_len, 2, 3);
+  auto padded = kv_a;
+  padded.insert(padded.begin() + row_len, static_cast<size_t>(row_len), bf16{0x7FFF});
+  const std::vector<int64_t> slots{2 * 64 + 63, -1, 0, 64 - 1};
+  const Buffer<bf16> kv_a_buffer(device, stream, padded, "kv_a");
+  const Buffer<bf16> gain_buffer(device, stream, gain, "gain");
+  const Buffer<float> turns(device, stream, turns_of(key.weights.config()), "cos_sin");
+  const Buffer<int32_t> positions(device, stream, std::vector<int32_t>{1000, -1, 0, 1}, "positions");
+  const Buffer<int64_t> slot_buffer(device, stream, slots, "slots");
+  const Buffer<bf16> cache(device, stream, int64_t{3} * 64 * row_len, "cache");
+  cache_latent(stream,
+               {.kv_a = kv_a_buffer.data(),
+                .gain = gain_buffer.data(),
+                .cos_sin = turns.data(),
+                .positions = positions.data(),
+                .slots = slot_buffer.data(),
+                .cache = cache.data(),
+                .num_tokens = 4,
+                .kv_lora = kv_lora,
+                .rope = rope,
+                .epsilon = 1e-6f});
+  const auto got = cache.download();
+  const auto x = view_of({3, row_len}, kv_a);
+  const auto expected = reference::estimate_op({.rules = norm.rules,
+                                                .workload = norm.workload,
+                                                .weights = norm.weights,
+                                                .op = norm.op,
+                                                .inputs = {reference::given(x)}});
+  const auto keys = key.run({x});
+  const auto key_codes = keys.codes<uint16_t>();
+  std::vector<bool> is_written(got.size());
+  const std::vector<int64_t> written{slots[0], slots[2], slots[3]};
+  for (size_t t = 0; t < written.size(); ++t) {
+    for (int i = 0; i < row_len; ++i) {
+      const auto at = static_cast<size_t>(written[t] * row_len + i);
+      is_written[at] = true;
+      if (i >= kv_lora) {
+        ASSERT_EQ(got[at].bits, key_codes[t * static_cast<size_t>(rope) + static_cast<size_t>(i - kv_lora)]);
+        continue;
+      }
+      const size_t e = t * static_cast<size_t>(kv_lora) + static_cast<size_t>(i);
+      ASSERT_TRUE(is_inside(expected, e, got[at]));
+    }
+  }
+  for (size_t i = 0; i < got.size(); ++i) {
+    ASSERT_TRUE(is_written[i] || got[i].bits == 0xFFFF) << "element " << i << " belongs to no token";
+  }
+}
+
+TEST_P(LatentKernel, CacheLatent_WritesTheRowsOfItsTokensAlone) {
+  check_cache_write(device, stream, 512, 64);
+  check_cache_write(device, stream, 128, 32);
+}
+
+INSTANTIATE_TEST_SUITE_P(Orders, LatentKernel, testing::ValuesIn(kOrders));
+
+}  // namespace
+}  // namespace gpu::DSV3_BACKEND
