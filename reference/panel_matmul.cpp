@@ -78,7 +78,7 @@ void panel_product(const BlockedRows& x,
     thread_local std::vector<float>
         totals;  // [num_panels, num_rows, kPanelRows]; kept, so that a product allocates nothing
     totals.assign(static_cast<size_t>(num_panels * num_rows * kPanelRows), 0.0f);
-    Panel panel{};
+    Panel panel;  // written whole by every read() but the ragged ones
     for (int64_t b = 0; b < x.num_blocks(); ++b) {
       const int64_t len = std::min<int64_t>(kBlockLen, x.len() - b * kBlockLen);
       for (int64_t p = 0; p < num_panels; ++p) {

@@ -1,6 +1,9 @@
 #include "tools/cli.hpp"
 
 #include <fmt/core.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,8 +16,21 @@
 #include "version.hpp"
 
 namespace tools {
+namespace {
+
+// Every op allocates its result and frees it soon. What is freed stays with the process up to 64 MiB, in place of being given back to
+// the system, which would clear the same pages for the next op: an eighth of the time of a prefill.
+void keep_freed_memory() {
+#ifdef __GLIBC__
+  mallopt(M_MMAP_THRESHOLD, 32 << 20);
+  mallopt(M_TRIM_THRESHOLD, 64 << 20);
+#endif
+}
+
+}  // namespace
 
 int run_main(CLI::App& app, int argc, char** argv, const std::function<int()>& job) {
+  keep_freed_memory();
   try {
     app.parse(argc, argv);
     reference::check_float_environment();

@@ -35,6 +35,19 @@ std::vector<T> expanded_keys(const model::ModelConfig& c,
   return keys;
 }
 
+// out[r] = dot_in_order(x, row r); row r starts at rows + r * stride.
+template <typename T>
+void dots_of_rows(std::span<const T> x, const T* rows, int64_t stride, std::span<T> out) {
+  if constexpr (std::is_same_v<T, float>) {
+    simd::kernels().dots(
+        x.data(), rows, stride, static_cast<int64_t>(out.size()), static_cast<int64_t>(x.size()), out.data());
+  } else {
+    for (size_t r = 0; r < out.size(); ++r) {
+      out[r] = dot_in_order<T>(x, std::span<const T>(rows + static_cast<int64_t>(r) * stride, x.size()));
+    }
+  }
+}
+
 // Scaled scores of one token and head over its visible keys.
 template <typename T>
 class Scores {
@@ -70,17 +83,19 @@ class Scores {
     whole.insert(whole.end(), q_rope.begin(), q_rope.end());
 
     std::vector<T> scores(static_cast<size_t>(place.num_visible()));
-    for (int64_t key = 0; key < place.num_visible(); ++key) {
-      const int64_t row = place.first_key_row + key;
-      T dot = 0;
-      if (absorbed_) {
-        const std::span<const T> cached(cache_.data() + row * c_.latent_dim(), static_cast<size_t>(c_.latent_dim()));
-        dot = step(dot_in_order<T>(q_main, cached.first(static_cast<size_t>(main_len)))) +
-              step(dot_in_order<T>(q_rope, cached.last(rope_len)));
-      } else {
-        dot = dot_in_order<T>(whole, std::span<const T>(keys.data() + row * c_.qk_head_dim(), whole.size()));
+    if (absorbed_) {
+      const T* cached = cache_.data() + place.first_key_row * c_.latent_dim();
+      std::vector<T> rope_scores(scores.size());
+      dots_of_rows<T>(q_main, cached, c_.latent_dim(), scores);
+      dots_of_rows<T>(q_rope, cached + main_len, c_.latent_dim(), rope_scores);
+      for (size_t key = 0; key < scores.size(); ++key) {
+        scores[key] = step(scores[key]) + step(rope_scores[key]);
       }
-      scores[static_cast<size_t>(key)] = step(step(dot) * scale_);
+    } else {
+      dots_of_rows<T>(whole, keys.data() + place.first_key_row * c_.qk_head_dim(), c_.qk_head_dim(), scores);
+    }
+    for (T& score : scores) {
+      score = step(step(score) * scale_);
     }
     return scores;
   }

@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <cstdint>
 #include <span>
+#include <type_traits>
 #include <vector>
 
 #include "reference/numerics/reduce.hpp"
+#include "reference/simd/kernels.hpp"
 
 namespace reference {
 
@@ -16,6 +18,10 @@ template <typename T>
 void weighted_rows(std::span<const T> weights, const T* rows, int64_t stride, std::span<T> out) {
   const auto num_rows = static_cast<int64_t>(weights.size());
   const auto len = static_cast<int64_t>(out.size());
+  if constexpr (std::is_same_v<T, float>) {
+    simd::kernels().weighted_rows(weights.data(), num_rows, rows, stride, len, out.data());
+    return;
+  }
   std::vector<T> lanes(static_cast<size_t>(kNumLanes * len));
   std::ranges::fill(out, T(0));
   for (int64_t begin = 0; begin < num_rows; begin += kBlockLen) {

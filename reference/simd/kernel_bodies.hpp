@@ -94,6 +94,87 @@ void add_block(const BlockProducts& b) {
   b.exact_products ? add_block_as<true>(b) : add_block_as<false>(b);
 }
 
+// Dots of one vector with eight rows a time, each as dot_in_order() takes it.
+void dots(const float* x, const float* rows, int64_t stride, int64_t num_rows, int64_t len, float* out) {
+  for (int64_t first = 0; first < num_rows; first += kPanelRows) {
+    const int64_t count = num_rows - first < kPanelRows ? num_rows - first : kPanelRows;
+    float totals[kPanelRows] = {};
+    for (int64_t begin = 0; begin < len; begin += kPanelLen) {
+      const int64_t block_len = len - begin < kPanelLen ? len - begin : kPanelLen;
+      const int64_t whole_len = block_len - block_len % 16;
+      Joined joined[kPanelRows] = {};
+      for (int64_t r = 0; r < count; ++r) {
+        const float* row = rows + (first + r) * stride + begin;
+        Vec lanes[kPacks] = {};
+        for (int64_t k = 0; k < whole_len; k += 16) {
+          for (int p = 0; p < kPacks; ++p) {
+            lanes[p] = multiply_add(lanes[p], load(x + begin + k + p * kVecLen), load(row + k + p * kVecLen));
+          }
+        }
+        if (whole_len < block_len) {
+          float last_x[16] = {};
+          float last_row[16] = {};
+          const auto bytes = static_cast<size_t>(block_len - whole_len) * sizeof(float);
+          __builtin_memcpy(last_x, x + begin + whole_len, bytes);
+          __builtin_memcpy(last_row, row + whole_len, bytes);
+          for (int p = 0; p < kPacks; ++p) {
+            lanes[p] = multiply_add(lanes[p], load(last_x + p * kVecLen), load(last_row + p * kVecLen));
+          }
+        }
+        joined[r] = join(lanes);
+      }
+      float sums[kPanelRows];
+      finish(joined, sums);
+      for (int r = 0; r < kPanelRows; ++r) {
+        totals[r] += sums[r];
+      }
+    }
+    __builtin_memcpy(out + first, totals, static_cast<size_t>(count) * sizeof(float));
+  }
+}
+
+// out[j] += one block's dot of `weights` with column j, for kColumns columns: every lane stays in registers while its rows are added.
+template <int kColumns>
+inline void add_weighted_columns(
+    const float* weights, int64_t num_rows, const float* rows, int64_t stride, float* out) {
+  float lanes[16][kColumns];
+  for (int64_t lane = 0; lane < 16; ++lane) {
+    float sums[kColumns] = {};
+    for (int64_t i = lane; i < num_rows; i += 16) {
+      for (int j = 0; j < kColumns; ++j) {
+        sums[j] += weights[i] * rows[i * stride + j];
+      }
+    }
+    __builtin_memcpy(lanes[lane], sums, sizeof(sums));
+  }
+  for (int distance = 8; distance > 0; distance /= 2) {
+    for (int lane = 0; lane < distance; ++lane) {
+      for (int j = 0; j < kColumns; ++j) {
+        lanes[lane][j] += lanes[lane + distance][j];
+      }
+    }
+  }
+  for (int j = 0; j < kColumns; ++j) {
+    out[j] += lanes[0][j];
+  }
+}
+
+void weighted_rows(const float* weights, int64_t num_rows, const float* rows, int64_t stride, int64_t len, float* out) {
+  constexpr int kColumns = 4 * kVecLen;
+  __builtin_memset(out, 0, static_cast<size_t>(len) * sizeof(float));
+  for (int64_t begin = 0; begin < num_rows; begin += kPanelLen) {
+    const int64_t count = num_rows - begin < kPanelLen ? num_rows - begin : kPanelLen;
+    const float* block = rows + begin * stride;
+    int64_t j = 0;
+    for (; j + kColumns <= len; j += kColumns) {
+      add_weighted_columns<kColumns>(weights + begin, count, block + j, stride, out + j);
+    }
+    for (; j < len; ++j) {
+      add_weighted_columns<1>(weights + begin, count, block + j, stride, out + j);
+    }
+  }
+}
+
 constexpr int kNumMaxima = 32;
 
 // `largest` collects the magnitudes seen, in lanes: the NaN code looks like 480 to the shifts of decode_sixteen_e4m3().
@@ -143,9 +224,19 @@ void decode_e4m3(const uint8_t* codes, int64_t len, float* out) {
   }
 }
 
+// Asks for the codes of a panel to come: of the next rows where rows are short, else further along the same rows.
+inline void ask_for(const void* codes, int64_t stride_bytes, int64_t num_rows, int64_t len_bytes) {
+  const char* next =
+      static_cast<const char*>(codes) + (stride_bytes <= 2 * len_bytes ? num_rows * stride_bytes : 4 * len_bytes);
+  for (int64_t line = 0; line < len_bytes; line += 64) {
+    __builtin_prefetch(next + line);
+  }
+}
+
 void decode_e4m3_panel(const uint8_t* codes, int64_t stride, int64_t num_rows, int64_t len, float* panel) {
   uint8_t largest[kNumMaxima] = {};
   for (int64_t r = 0; r < num_rows; ++r) {
+    ask_for(codes + r * stride, stride, num_rows, len);
     decode_e4m3_row(codes + r * stride, len, panel + r * kPanelLen, largest);
   }
   for (int64_t r = 0; r < num_rows && has_nan_code(largest); ++r) {
@@ -183,153 +274,19 @@ bool decode_bf16(const uint16_t* codes, int64_t len, float* out) {
 bool decode_bf16_panel(const uint16_t* codes, int64_t stride, int64_t num_rows, int64_t len, float* panel) {
   uint16_t extreme = 0;
   for (int64_t r = 0; r < num_rows; ++r) {
+    ask_for(codes + r * stride, 2 * stride, num_rows, 2 * len);
     extreme = static_cast<uint16_t>(extreme | decode_bf16_row(codes + r * stride, len, panel + r * kPanelLen));
   }
   return extreme == 0;
 }
 
-// As encode_bf16 of numerics/bf16.hpp; the code is the upper half.
-inline uint32_t rounded_to_bf16(uint32_t bits) {
-  const uint32_t rounded = bits + 0x7FFF + ((bits >> 16) & 1);
-  return ((bits & kMagnitude) > kInfinity ? bits | 0x400000 : rounded) & 0xFFFF0000;
-}
-
-void encode_bf16(const float* values, int64_t len, uint16_t* codes) {
-  for (int64_t i = 0; i < len; ++i) {
-    codes[i] = static_cast<uint16_t>(rounded_to_bf16(bits_of(values[i])) >> 16);
-  }
-}
-
-bool scale_to_bf16(float* values, int64_t len, float scale) {
-  uint32_t extreme = 0;
-  for (int64_t i = 0; i < len; ++i) {
-    const uint32_t result = rounded_to_bf16(bits_of(values[i] * scale));
-    values[i] = float_of(result);
-    extreme |= is_extreme(result & kMagnitude);
-  }
-  return extreme == 0;
-}
-
-bool is_bf16(const float* values, int64_t len) {
-  uint32_t other = 0;
-  for (int64_t i = 0; i < len; ++i) {
-    const uint32_t bits = bits_of(values[i]);
-    other |= (bits & 0xFFFF) | is_extreme(bits & kMagnitude);
-  }
-  return other == 0;
-}
-
-float largest_magnitude(const float* x, int64_t len) {
-  uint32_t largest = 0;
-  for (int64_t i = 0; i < len; ++i) {
-    const uint32_t magnitude = bits_of(x[i]) & kMagnitude;
-    largest = magnitude > largest ? magnitude : largest;
-  }
-  for (int64_t i = 0; largest > kInfinity && i < len; ++i) {
-    if (x[i] != x[i]) {
-      return x[i];
-    }
-  }
-  return float_of(largest);
-}
-
-// The number that encode_f8_e4m3 would give a code for, by the same arithmetic without the branches.
-inline float rounded_to_e4m3(float value) {
-  constexpr uint32_t kMinNormal = 0x3C800000;          // 2^-6
-  constexpr uint32_t kLastRoundingTo448 = 0x43E80000;  // 464
-  constexpr float kAligner = 16384.0f;                 // its ulp is the step of the subnormal codes
-  const uint32_t bits = bits_of(value);
-  const uint32_t magnitude = bits & kMagnitude;
-  const uint32_t clamped = magnitude < kLastRoundingTo448 ? magnitude : kLastRoundingTo448;
-  const uint32_t normal = (clamped + 0x7FFFF + ((clamped >> 20) & 1)) & 0xFFF00000;
-  const uint32_t subnormal = bits_of((float_of(magnitude) + kAligner) - kAligner);
-  const uint32_t number = (magnitude >= kMinNormal ? normal : subnormal) | (bits & ~kMagnitude);
-  return float_of(magnitude > kInfinity ? kInfinity | 0x400000 : number);
-}
-
-void quotients_to_e4m3(const float* x, int64_t len, float divisor, float* out) {
-  for (int64_t i = 0; i < len; ++i) {
-    out[i] = rounded_to_e4m3(x[i] / divisor);
-  }
-}
-
-void products_to_e4m3(const float* x, int64_t len, float factor, float* out) {
-  for (int64_t i = 0; i < len; ++i) {
-    out[i] = rounded_to_e4m3(x[i] * factor);
-  }
-}
-
-// exp(x) within 2^-49 relative, |x| <= 100: x = k ln 2 + r, |r| <= 0.35, Taylor to r^13.
-inline double exp_near(double x) {
-  constexpr double kAligner = 0x1.8p52;  // its ulp is 1
-  const double aligned = x * 0x1.71547652b82fep+0 + kAligner;
-  const double k = aligned - kAligner;
-  const double r = (x - k * 0x1.62e42fee00000p-1) - k * 0x1.a39ef35793c76p-33;
-  double sum = 1.0 / 6227020800.0;
-  sum = sum * r + 1.0 / 479001600.0;
-  sum = sum * r + 1.0 / 39916800.0;
-  sum = sum * r + 1.0 / 3628800.0;
-  sum = sum * r + 1.0 / 362880.0;
-  sum = sum * r + 1.0 / 40320.0;
-  sum = sum * r + 1.0 / 5040.0;
-  sum = sum * r + 1.0 / 720.0;
-  sum = sum * r + 1.0 / 120.0;
-  sum = sum * r + 1.0 / 24.0;
-  sum = sum * r + 1.0 / 6.0;
-  sum = sum * r + 0.5;
-  sum = sum * r + 1.0;
-  sum = sum * r + 1.0;
-  const uint64_t power = (__builtin_bit_cast(uint64_t, aligned) + 1023) << 52;
-  return sum * __builtin_bit_cast(double, power);
-}
-
-inline double silu_near(double x) {
-  const double e = exp_near(x < 0 ? x : -x);
-  return x * ((x < 0 ? e : 1.0) / (1.0 + e));
-}
-
-// out = near(x) rounded to float where that is certain: both ends of an interval wider than the error round alike. Elsewhere, and
-// outside `least` <= |x| <= 80 where near() or the margin may not hold, exact(x).
-template <typename Near, typename Exact>
-inline void round_or_refine(const float* x, int64_t len, float* out, float least, Near near, Exact exact) {
-  constexpr int kChunk = 32;
-  for (int64_t begin = 0; begin < len; begin += kChunk) {
-    const int count = len - begin < kChunk ? static_cast<int>(len - begin) : kChunk;
-    float in[kChunk] = {};
-    float rounded[kChunk];
-    uint32_t uncertain[kChunk];
-    __builtin_memcpy(in, x + begin, static_cast<size_t>(count) * sizeof(float));
-    uint32_t any = 0;
-    for (int i = 0; i < kChunk; ++i) {
-      const float magnitude = float_of(bits_of(in[i]) & kMagnitude);
-      const bool inside = magnitude >= least && magnitude <= 80.0f;
-      const double y = near(static_cast<double>(inside ? in[i] : 1.0f));
-      const double margin = y * 0x1p-45;
-      rounded[i] = static_cast<float>(y - margin);
-      uncertain[i] =
-          static_cast<uint32_t>(!inside) | static_cast<uint32_t>(rounded[i] != static_cast<float>(y + margin));
-      any |= uncertain[i];
-    }
-    for (int i = 0; any != 0 && i < count; ++i) {
-      rounded[i] = uncertain[i] != 0 ? exact(in[i]) : rounded[i];
-    }
-    __builtin_memcpy(out + begin, rounded, static_cast<size_t>(count) * sizeof(float));
-  }
-}
-
-void exponentials(const float* x, int64_t len, float* out) {
-  round_or_refine(
-      x, len, out, 0.0f, [](double v) { return exp_near(v); }, [](float v) { return exp_f32(v); });
-}
-
-void silus(const float* x, int64_t len, float* out) {
-  round_or_refine(
-      x, len, out, 0x1p-100f, [](double v) { return silu_near(v); }, [](float v) { return silu_f32(v); });
-}
+#include "reference/simd/element_bodies.hpp"
 
 constexpr Kernels table_of(Level level) {
   return {.level = level,
           .add_block = add_block,
+          .dots = dots,
+          .weighted_rows = weighted_rows,
           .decode_e4m3 = decode_e4m3,
           .decode_e4m3_panel = decode_e4m3_panel,
           .decode_bf16_panel = decode_bf16_panel,

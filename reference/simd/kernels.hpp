@@ -33,6 +33,11 @@ inline constexpr float kLargestExact = 0x1p60f;
 struct Kernels {
   Level level;
   void (*add_block)(const BlockProducts& products);
+  // out[r] = x . row r, in the order of dot_in_order. Row r: [len] at rows + r * stride.
+  void (*dots)(const float* x, const float* rows, int64_t stride, int64_t num_rows, int64_t len, float* out);
+  // out[j] = weights . column j of the rows, in the order of dot_in_order. out: [len]
+  void (*weighted_rows)(
+      const float* weights, int64_t num_rows, const float* rows, int64_t stride, int64_t len, float* out);
   // E4M3FN codes as numbers; 0x7F and 0xFF give the same NaN.
   void (*decode_e4m3)(const uint8_t* codes, int64_t len, float* out);
   // The first `len` columns of `num_rows` rows, row r at codes + r * stride, into a panel [num_rows, kPanelLen].

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -184,6 +185,51 @@ TEST_P(Kernel, InfinitiesNanAndSubnormals_FollowTheWrittenOrder) {
     block.x[numbers.next() % block.x.size()] = kInf;
     block.w[numbers.next() % block.w.size()] = trial % 2 == 0 ? -kInf : kNaN;
     block.expect_same(kernels(), false);
+  }
+}
+
+// Rows lie further apart than they are long, and there are fewer or more of them than a panel or a block has.
+TEST_P(Kernel, DotsAndWeightedRows_FollowTheWrittenOrder) {
+  constexpr int64_t kStride = 150;
+  Numbers numbers(11);
+  for (const int64_t num_rows : {1, 7, 8, 19, 130}) {
+    for (const int64_t len : {1, 16, 33, 128, 149}) {
+      std::vector<float> x(static_cast<size_t>(len));
+      std::vector<float> weights(static_cast<size_t>(num_rows));
+      std::vector<float> rows(static_cast<size_t>(num_rows * kStride), kNaN);
+      for (float& value : x) {
+        value = numbers.scattered();
+      }
+      for (int64_t r = 0; r < num_rows; ++r) {
+        weights[static_cast<size_t>(r)] = numbers.scattered();
+        for (int64_t k = 0; k < len; ++k) {
+          rows[static_cast<size_t>(r * kStride + k)] = numbers.scattered();
+        }
+      }
+      const auto dot = [](const std::vector<float>& a, const float* b) {
+        float total = 0;
+        for (size_t begin = 0; begin < a.size(); begin += kPanelLen) {
+          total += restated_block_dot(
+              a.data() + begin, b + begin, std::min<int64_t>(kPanelLen, static_cast<int64_t>(a.size() - begin)));
+        }
+        return total;
+      };
+      std::vector<float> dots(static_cast<size_t>(num_rows));
+      kernels().dots(x.data(), rows.data(), kStride, num_rows, len, dots.data());
+      for (int64_t r = 0; r < num_rows; ++r) {
+        ASSERT_EQ(bits(dots[static_cast<size_t>(r)]), bits(dot(x, rows.data() + r * kStride)))
+            << num_rows << " " << len;
+      }
+      std::vector<float> sums(static_cast<size_t>(len));
+      kernels().weighted_rows(weights.data(), num_rows, rows.data(), kStride, len, sums.data());
+      for (int64_t j = 0; j < len; ++j) {
+        std::vector<float> column(weights.size());
+        for (size_t i = 0; i < column.size(); ++i) {
+          column[i] = rows[i * kStride + static_cast<size_t>(j)];
+        }
+        ASSERT_EQ(bits(sums[static_cast<size_t>(j)]), bits(dot(weights, column.data()))) << num_rows << " " << len;
+      }
+    }
   }
 }
 
