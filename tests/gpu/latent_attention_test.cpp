@@ -144,7 +144,8 @@ Result run(const Inputs& in, int pages_per_split, const Options& options) {
 // One sequence as the reference sees it. With splits the weights are rounded relative to another maximum than the rule's, so each
 // may err by half a step of BF16, 2^-9 of itself, and the bound is that of unrounded weights plus 2^-9 sum(p |c|).
 void compare(const Inputs& in, size_t s, bool has_splits, const bf16* o_latent, const float* lse) {
-  const auto& [num_keys, num_new] = in.sequences[s];
+  const int64_t num_keys = in.sequences[s].num_keys;
+  const int64_t num_new = in.sequences[s].num_new;  // not a binding: clang 14 does not let a lambda see one
   const int64_t row_len = in.shape.kv_lora + in.shape.rope;
   int64_t first_token = 0;
   for (size_t before = 0; before < s; ++before) {
