@@ -11,7 +11,7 @@
 namespace simulator {
 
 struct DeploymentRequest {
-  std::string preset;
+  std::string preset = {};
   std::optional<std::string> model = {};
   std::optional<std::string> gpu = {};
   std::optional<std::string> engine = {};

@@ -179,7 +179,7 @@ struct ValidateFlags {
 SimCommand add_validate(CLI::App& app) {
   CLI::App* command = app.add_subcommand("validate", "holds predictions against published measurements, row by row");
   const auto flags = std::make_shared<ValidateFlags>();
-  auto* silicon_option = command->add_option(
+  auto* silicon_file = command->add_option(
       "--silicon", flags->silicon, "end-to-end rows: CSV with the columns of e2e_tpot_b200_b300_gb200_fp8.csv");
   command->add_option(
       "--calibration", flags->calibration, "constants written by calibrate, in place of the built-in ones");
@@ -187,7 +187,7 @@ SimCommand add_validate(CLI::App& app) {
   const auto output = std::make_shared<OutputFlags>();
   add_output(*command, *output);
   const AllToAllValidation alltoall = add_alltoall_validation(*command, output);
-  alltoall.option->excludes(silicon_option);
+  alltoall.option->excludes(silicon_file);
   return {command, [flags, output, alltoall] {
             if (alltoall.option->count() > 0) {
               return alltoall.run();
