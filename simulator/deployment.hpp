@@ -22,6 +22,7 @@ struct DeploymentRequest {
   std::optional<std::string> kv_dtype = {};
   std::vector<double> acceptance = {};
   std::optional<int64_t> redundant_experts = {};
+  std::optional<AllToAllBackend> all_to_all = {};
   bool eplb = false;
   bool two_batch_overlap = false;
   bool no_cuda_graph = false;

@@ -24,7 +24,8 @@ constexpr std::array kConstants{NamedConstant{"stream_factor", &EngineProfile::s
                                 NamedConstant{"host_us", &EngineProfile::host_us},
                                 NamedConstant{"prefill_factor", &EngineProfile::prefill_factor},
                                 NamedConstant{"b300_scores_factor", &EngineProfile::b300_scores_factor},
-                                NamedConstant{"early_blackwell_layer_us", &EngineProfile::early_blackwell_layer_us}};
+                                NamedConstant{"early_blackwell_layer_us", &EngineProfile::early_blackwell_layer_us},
+                                NamedConstant{"log_spread", &EngineProfile::log_spread}};
 
 std::vector<EngineProfile> built_in_engines() {
   return parse_engines(data_file("calibration/engines.json"), "built-in engines");

@@ -102,6 +102,13 @@ void check_shape(size_t num_experts, const EplbShape& shape) {
 
 }  // namespace
 
+EplbShape eplb_shape(int64_t num_slots, int64_t num_groups, int64_t num_ranks, int64_t ranks_per_domain) {
+  return {.num_slots = num_slots,
+          .num_groups = num_groups,
+          .num_nodes = num_ranks % ranks_per_domain == 0 ? num_ranks / ranks_per_domain : 1,
+          .num_ranks = num_ranks};
+}
+
 Placement eplb_placement(const std::vector<double>& load, const EplbShape& shape) {
   check_shape(load.size(), shape);
   const bool is_hierarchical = shape.num_groups % shape.num_nodes == 0 && shape.num_slots % shape.num_nodes == 0;

@@ -17,6 +17,9 @@ struct EplbShape {
   int64_t num_ranks = 1;
 };
 
+// Nodes are the NVLink domains that the ranks fill, or one where they fill none or not all.
+EplbShape eplb_shape(int64_t num_slots, int64_t num_groups, int64_t num_ranks, int64_t ranks_per_domain);
+
 // Source: description of deepseek-ai/EPLB. Hierarchical when num_groups is a multiple of num_nodes: groups are packed to nodes,
 // experts copied inside a node, copies packed to the node's ranks. Otherwise global: all experts as one group on one node.
 // Packing: heaviest first, into the lightest pack that has room, equal numbers in each. Copying: one more copy, time and again, for

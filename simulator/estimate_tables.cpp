@@ -33,7 +33,7 @@ std::string bottleneck(const Serving& serving) {
 
 std::string source_of(const StepLeaf& leaf, const std::vector<ChosenFit>& fits, const char* engine) {
   if (!leaf.family) {
-    return engine;
+    return leaf.source.empty() ? engine : std::string(leaf.source);
   }
   const ChosenFit& chosen = fits[static_cast<size_t>(*leaf.family)];
   return fmt::format("{}{}: {}; left-out error median {:.1f} %, p90 {:.1f} %",
@@ -89,7 +89,7 @@ Table explain_table(const char* name, const char* title, const StepCost& cost, c
 
 }  // namespace
 
-std::vector<Table> estimate_tables(const Deployment& deployment, const Serving& serving) {
+std::vector<Table> estimate_tables(const Deployment& deployment, const Serving& serving, const StepSpread& spread) {
   const RankLayout& rank = deployment.decode.rank;
   Table record{.name = "estimate",
                .title = fmt::format(
@@ -103,6 +103,9 @@ std::vector<Table> estimate_tables(const Deployment& deployment, const Serving& 
                            {"tpot_p99_ms", "  p99 over requests", "ms", 1, 2},
                            {"step_ms", "  of it the step", "ms", 1, 2},
                            {"stall_ms", "  of it waiting for prefill", "ms", 1, 2},
+                           {"step_p50_ms", "  a decode step, p50", "ms", 1, 2},
+                           {"step_p90_ms", "  p90", "ms", 1, 2},
+                           {"step_p99_ms", "  p99", "ms", 1, 2},
                            {"ttft_ms", "time to first token", "ms", 1, 1},
                            {"prompt_ms", "  of it the prompt alone", "ms", 1, 1},
                            {"tokens_per_s_per_gpu", "tokens/s a GPU", {}, 1, 1},
@@ -125,6 +128,9 @@ std::vector<Table> estimate_tables(const Deployment& deployment, const Serving& 
               serving.tpot_p99_ms,
               serving.step_ms,
               serving.stall_ms,
+              spread.p50_ms,
+              spread.p90_ms,
+              spread.p99_ms,
               serving.ttft_ms,
               serving.prompt.total_us / kUsPerMs,
               serving.tokens_per_s_per_gpu,

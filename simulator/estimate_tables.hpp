@@ -9,7 +9,7 @@
 namespace simulator {
 
 // "estimate" (a record), "memory", "costs" (decode step, largest first), "notes".
-std::vector<Table> estimate_tables(const Deployment& deployment, const Serving& serving);
+std::vector<Table> estimate_tables(const Deployment& deployment, const Serving& serving, const StepSpread& spread);
 
 // "decode_step" and "prompt": every leaf with calls, formula, bytes, FLOPs, floor, share and source. The times add up to the total
 // of the last row.

@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <vector>
 
 #include "model/check.hpp"
 #include "model/json_fields.hpp"
@@ -66,6 +68,22 @@ Hardware parse_hardware(std::string_view json_text, const std::string& name, con
   return hardware;
 }
 
+namespace {
+
+// Parsed once: tables name their GPUs, and a search looks those up again and again.
+const std::vector<Hardware>& built_in_hardware() {
+  static const std::vector<Hardware> kBuiltIn = [] {
+    std::vector<Hardware> all;
+    for (const HardwareFile& file : hardware_files()) {
+      all.push_back(parse_hardware(file.json_text, std::string(file.name), fmt::format("hardware {}", file.name)));
+    }
+    return all;
+  }();
+  return kBuiltIn;
+}
+
+}  // namespace
+
 std::string built_in_hardware_names() {
   std::string names;
   for (const HardwareFile& file : hardware_files()) {
@@ -75,10 +93,10 @@ std::string built_in_hardware_names() {
 }
 
 Hardware load_hardware(const std::string& name_or_path) {
-  for (const HardwareFile& file : hardware_files()) {
-    if (file.name == name_or_path) {
-      return parse_hardware(file.json_text, name_or_path, fmt::format("hardware {}", file.name));
-    }
+  const std::vector<Hardware>& built_in = built_in_hardware();
+  const auto found = std::ranges::find(built_in, name_or_path, &Hardware::name);
+  if (found != built_in.end()) {
+    return *found;
   }
   const std::filesystem::path path(name_or_path);
   std::error_code error;

@@ -45,7 +45,7 @@ LayerTraffic::LayerTraffic(const AllToAll& all_to_all,
                            AllToAllBackend backend,
                            const Router& router,
                            const Placement& placement,
-                           int64_t tokens_per_rank,
+                           double tokens_per_rank,
                            const std::vector<double>& popularity,
                            uint64_t seed)
     : backend_(backend),
@@ -102,7 +102,7 @@ double LayerTraffic::node_reach(size_t node, double node_share) const {
 std::vector<TierCopies> LayerTraffic::copies(const std::vector<double>& rank_rows) const {
   CHECK_EQ(static_cast<int64_t>(rank_rows.size()), num_ranks_);
   const auto ranks = static_cast<double>(num_ranks_);
-  const auto own_tokens = static_cast<double>(tokens_per_rank_);
+  const double own_tokens = tokens_per_rank_;
   const double own_copies = own_tokens * static_cast<double>(experts_per_token_);
   const double all_copies = std::accumulate(rank_rows.begin(), rank_rows.end(), 0.0);
   std::vector<double> node_share(static_cast<size_t>(num_nodes_), 0.0);

@@ -1,6 +1,7 @@
 // What the ranks of an expert-parallel group send, receive and compute when the experts of one layer get given token counts.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <vector>
 
@@ -30,7 +31,7 @@ class LayerTraffic {
                AllToAllBackend backend,
                const Router& router,
                const Placement& placement,
-               int64_t tokens_per_rank,
+               double tokens_per_rank,
                const std::vector<double>& popularity,
                uint64_t seed);
 
@@ -41,7 +42,7 @@ class LayerTraffic {
   [[nodiscard]] std::vector<TierCopies> copies(const std::vector<double>& rank_rows) const;
 
   [[nodiscard]] int64_t num_ranks() const { return num_ranks_; }
-  [[nodiscard]] int64_t num_tokens() const { return num_ranks_ * tokens_per_rank_; }
+  [[nodiscard]] int64_t num_tokens() const { return std::llround(static_cast<double>(num_ranks_) * tokens_per_rank_); }
 
  private:
   [[nodiscard]] double node_reach(size_t node, double node_share) const;
@@ -51,7 +52,7 @@ class LayerTraffic {
   int64_t num_ranks_ = 0;
   int64_t ranks_per_node_ = 0;
   int64_t num_nodes_ = 0;
-  int64_t tokens_per_rank_ = 0;
+  double tokens_per_rank_ = 0;
   int64_t experts_per_token_ = 0;
   Placement placement_;
   std::vector<int64_t> copies_of_expert_;  // slots that hold it

@@ -22,8 +22,8 @@ AllToAll all_to_all_of(const MoeDeployment& deployment) {
 }
 
 void check_deployment(const MoeDeployment& deployment, const MoeLayer& layer) {
-  if (deployment.num_ranks < 1 || deployment.tokens_per_rank < 1) {
-    model::throw_input_error("{} ranks with {} tokens each: expected at least one of both",
+  if (deployment.num_ranks < 1 || !(deployment.tokens_per_rank * static_cast<double>(deployment.num_ranks) >= 0.5)) {
+    model::throw_input_error("{} ranks with {} tokens each: expected at least one rank and one token",
                              deployment.num_ranks,
                              deployment.tokens_per_rank);
   }
@@ -45,7 +45,9 @@ double padded_mean(double mean, double stddev, double active_chance) {
 // Adds up ranks: the mean of each part, and the slowest of dispatch with compute and of combine.
 class RankMaximum {
  public:
-  void add(double dispatch_us, double compute_us, double combine_us) {
+  void add(const RankLoad& load, double dispatch_us, double compute_us, double combine_us) {
+    sum_.mean_rows += static_cast<double>(load.num_tokens);
+    sum_.mean_active_experts += static_cast<double>(load.num_active_experts);
     sum_.dispatch_us += dispatch_us;
     sum_.compute_us += compute_us;
     sum_.combine_us += combine_us;
@@ -57,7 +59,9 @@ class RankMaximum {
   [[nodiscard]] MoeLayerTime time() const {
     MoeLayerTime time{.dispatch_us = sum_.dispatch_us / num_ranks_,
                       .compute_us = sum_.compute_us / num_ranks_,
-                      .combine_us = sum_.combine_us / num_ranks_};
+                      .combine_us = sum_.combine_us / num_ranks_,
+                      .mean_rows = sum_.mean_rows / num_ranks_,
+                      .mean_active_experts = sum_.mean_active_experts / num_ranks_};
     // Rounding may leave a tiny negative number where all ranks are equal.
     time.wait_us = std::max(0.0, slowest_before_ + slowest_combine_ - time.total_us());
     return time;
@@ -93,12 +97,19 @@ std::vector<MoeLayerTime> sample_moe_layer(
     const std::vector<RankLoad> loads = traffic.loads(counts, step);
     std::ranges::transform(
         loads, rows.begin(), [](const RankLoad& load) { return static_cast<double>(load.num_tokens); });
-    const std::vector<TierCopies> copies = traffic.copies(rows);
     RankMaximum ranks;
-    for (size_t rank = 0; rank < loads.size(); ++rank) {
-      ranks.add(all_to_all.dispatch_us(copies[rank]),
-                deployment.expert_time(loads[rank]),
-                all_to_all.combine_us(copies[rank]));
+    if (deployment.has_all_to_all) {
+      const std::vector<TierCopies> copies = traffic.copies(rows);
+      for (size_t rank = 0; rank < loads.size(); ++rank) {
+        ranks.add(loads[rank],
+                  all_to_all.dispatch_us(copies[rank]),
+                  deployment.expert_time(loads[rank]),
+                  all_to_all.combine_us(copies[rank]));
+      }
+    } else {
+      for (const RankLoad& load : loads) {
+        ranks.add(load, 0, deployment.expert_time(load), 0);
+      }
     }
     samples.push_back(ranks.time());
   }
@@ -118,6 +129,8 @@ std::vector<MoeLayerTime> sample_moe_step(const MoeDeployment& deployment,
       steps[i].compute_us += samples[i].compute_us;
       steps[i].combine_us += samples[i].combine_us;
       steps[i].wait_us += samples[i].wait_us;
+      steps[i].mean_rows += samples[i].mean_rows;
+      steps[i].mean_active_experts += samples[i].mean_active_experts;
     }
   }
   return steps;

@@ -21,6 +21,9 @@ struct MoeLayerTime {
   double compute_us = 0;
   double combine_us = 0;
   double wait_us = 0;
+  // What the average rank works on.
+  double mean_rows = 0;
+  double mean_active_experts = 0;
 
   [[nodiscard]] double total_us() const { return dispatch_us + compute_us + combine_us + wait_us; }
 };
@@ -32,8 +35,9 @@ struct MoeDeployment {
   Hardware hardware;
   AllToAllBackend backend = AllToAllBackend::kDeepEpLowLatency;
   NetworkLink link = NetworkLink::kInfiniBand;
-  int64_t num_ranks = 0;        // EP size
-  int64_t tokens_per_rank = 0;  // each rank's own tokens; a step has num_ranks * tokens_per_rank
+  int64_t num_ranks = 0;       // EP size
+  double tokens_per_rank = 0;  // the mean of the ranks' own tokens; a step has num_ranks * tokens_per_rank, rounded
+  bool has_all_to_all = true;  // false: every rank has all tokens, as in a TP group
   int64_t hidden_size = 7168;
   Router router;
   ExpertTime expert_time;

@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <set>
 
 #include "model/check.hpp"
+#include "simulator/error_summary.hpp"
 #include "simulator/layout.hpp"
 
 namespace simulator {
@@ -16,10 +18,9 @@ constexpr double kUsPerMs = 1e3;
 constexpr double kMsPerS = 1e3;
 constexpr double kGb = 1e9;
 
-// A 90 % interval is a factor exp(+-1.645 s) around the estimate. The parts of s were chosen beforehand and are added in squares: none is
-// derived from residuals. On the half of the development rows that was not fitted the resulting interval held 90 % (docs/simulator.md).
+// A 90 % interval is a factor exp(+-1.645 s) around the estimate. s is the engine's log_spread, from rows left out of its fit; what
+// follows is added to it in squares where it applies. These are judgement, not measurement: no row of such deployments is here.
 constexpr double kNormal90 = 1.645;
-constexpr double kSpreadFitted = 0.10;
 constexpr double kSpreadOtherStack = 0.10;
 constexpr double kSpreadBorrowedOps = 0.08;
 constexpr double kSpreadNetworkTp = 0.15;
@@ -73,11 +74,11 @@ double tokens_per_step(const std::vector<double>& acceptance) {
   return tokens;
 }
 
-Serving serve(const Deployment& deployment, const std::vector<ChosenFit>& fits, ExpertShares& shares) {
+Serving serve(const Deployment& deployment, const std::vector<ChosenFit>& fits, MoeCurves& curves) {
   const Workload& work = deployment.workload;
   const auto& layout = deployment.decode.rank.layout;
   const StepModel decode(
-      deployment.config, deployment.hardware, fits, deployment.engine, deployment.decode.rank, shares);
+      deployment.config, deployment.hardware, fits, deployment.engine, deployment.decode.rank, curves);
   const double ranks = real(layout.dp * deployment.decode.workers);
   Serving serving;
   serving.asked_sequences = work.concurrency / ranks;
@@ -91,7 +92,7 @@ Serving serve(const Deployment& deployment, const std::vector<ChosenFit>& fits, 
   serving.limit = room < serving.asked_sequences ? Limit::kMemory : Limit::kNone;
 
   const Pool& prompts = deployment.prefill ? *deployment.prefill : deployment.decode;
-  const StepModel prefill(deployment.config, deployment.hardware, fits, deployment.engine, prompts.rank, shares);
+  const StepModel prefill(deployment.config, deployment.hardware, fits, deployment.engine, prompts.rank, curves);
   serving.prompt = prefill.prefill(0, work.prompt_tokens);
   const double prompt_ms = serving.prompt.total_us / kUsPerMs;
   const double yield = tokens_per_step(work.acceptance);
@@ -142,7 +143,7 @@ Serving serve(const Deployment& deployment, const std::vector<ChosenFit>& fits, 
   const double prefills_met = deployment.prefill || deployment.decode_only ? 0 : std::max(0.0, load.sequences - 1);
   serving.tpot_p99_ms = serving.tpot_ms + kNormal99 * std::sqrt(prefills_met) * prompt_ms / work.answer_tokens;
 
-  double variance = kSpreadFitted * kSpreadFitted;
+  double variance = deployment.engine.log_spread * deployment.engine.log_spread;
   const auto widen = [&](double spread, std::string why) {
     variance += spread * spread;
     serving.notes.push_back(std::move(why));
@@ -181,6 +182,32 @@ Serving serve(const Deployment& deployment, const std::vector<ChosenFit>& fits, 
                                         serving.limit == Limit::kMemory ? "cache memory" : "prefill"));
   }
   return serving;
+}
+
+StepSpread step_spread(const Deployment& deployment,
+                       const std::vector<ChosenFit>& fits,
+                       MoeCurves& curves,
+                       const Serving& serving) {
+  const RankLayout& rank = deployment.decode.rank;
+  const StepModel decode(deployment.config, deployment.hardware, fits, deployment.engine, rank, curves);
+  constexpr int64_t kSteps = 100;
+  const auto sampled =
+      decode.sampled_moe({.sequences = serving.decode_sequences / real(rank.layout.pp), .kv_len = 0}, kSteps);
+  constexpr std::array kSampled{
+      StepPart::kExpertsFixed, StepPart::kExperts, StepPart::kDispatch, StepPart::kCombine, StepPart::kWaiting};
+  double mean_us = 0;
+  for (const StepLeaf& leaf : serving.step.leaves) {
+    mean_us += std::ranges::find(kSampled, leaf.part) != kSampled.end() ? leaf.total_us() : 0;
+  }
+  std::vector<double> steps_ms;
+  for (const MoeLayerTime& moe : sampled) {
+    const double moe_us = moe.total_us() * (rank.two_batch_overlap ? 2 : 1);
+    steps_ms.push_back((serving.step.total_us + deployment.engine.stream_factor * (moe_us - mean_us)) / kUsPerMs);
+  }
+  if (steps_ms.empty()) {
+    steps_ms.push_back(serving.step.total_us / kUsPerMs);
+  }
+  return {quantile(steps_ms, 0.5), quantile(steps_ms, 0.9), quantile(steps_ms, 0.99)};
 }
 
 }  // namespace simulator

@@ -53,7 +53,7 @@ struct Serving {
   double stall_ms = 0;                       // of each step, behind prefill on the same GPUs
   double tpot_ms = 0;                        // mean
   double tpot_low_ms = 0, tpot_high_ms = 0;  // 90 %
-  double tpot_p99_ms = 0;                    // over requests
+  double tpot_p99_ms = 0;                    // over requests: how many prefills one meets
   double ttft_ms = 0;
   double requests_per_s = 0;
   double tokens_per_s_per_gpu = 0;
@@ -64,6 +64,18 @@ struct Serving {
 };
 
 // Throws InputError: the weights do not fit (with what would), or prefill is impossible.
-Serving serve(const Deployment& deployment, const std::vector<ChosenFit>& fits, ExpertShares& shares);
+Serving serve(const Deployment& deployment, const std::vector<ChosenFit>& fits, MoeCurves& curves);
+
+// Quantiles over decode steps of their time: every layer draws its own popularity, every step its own tokens.
+struct StepSpread {
+  double p50_ms = 0;
+  double p90_ms = 0;
+  double p99_ms = 0;
+};
+
+StepSpread step_spread(const Deployment& deployment,
+                       const std::vector<ChosenFit>& fits,
+                       MoeCurves& curves,
+                       const Serving& serving);
 
 }  // namespace simulator

@@ -62,7 +62,7 @@ MoeDeployment deployment_of(const DescribedModel& described, const SkewOptions& 
           .backend = options.backend,
           .link = options.link,
           .num_ranks = ep,
-          .tokens_per_rank = tokens,
+          .tokens_per_rank = static_cast<double>(tokens),
           .hidden_size = described.hidden_size,
           .router = router_of(described),
           .expert_time = expert_time_model(options.hardware,
@@ -89,13 +89,12 @@ Placement balanced(const DescribedModel& described,
                    int64_t ep,
                    const std::vector<double>& popularity,
                    bool is_global) {
+  const int64_t slots = eplb_slots(described, options, ep);
+  if (is_global) {
+    return eplb_placement(popularity, {.num_slots = slots, .num_ranks = ep});
+  }
   const auto domain = static_cast<int64_t>(options.hardware.nvlink_domain_gpus.value);
-  const int64_t nodes = ep % domain == 0 ? ep / domain : 1;
-  return eplb_placement(popularity,
-                        {.num_slots = eplb_slots(described, options, ep),
-                         .num_groups = is_global ? 1 : described.num_groups,
-                         .num_nodes = is_global ? 1 : nodes,
-                         .num_ranks = ep});
+  return eplb_placement(popularity, eplb_shape(slots, described.num_groups, ep, domain));
 }
 
 // The load that the balancer saw.

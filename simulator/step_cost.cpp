@@ -6,7 +6,6 @@
 
 #include "model/check.hpp"
 #include "simulator/op_work.hpp"
-#include "simulator/traffic.hpp"
 
 namespace simulator {
 namespace {
@@ -38,13 +37,17 @@ constexpr auto kParts = std::to_array<StepPartInfo>(
      {StepPart::kExperts,
       "ffn",
       "experts",
-      "MoE layers x |chosen experts of the fullest rank / memory, FLOPs / peak|_3"},
+      "MoE layers x |chosen experts of the average rank / memory, FLOPs / peak|_3"},
      {StepPart::kSharedExpert, "ffn", "shared expert", "MoE layers x |weights / memory, FLOPs / peak|_3"},
      {StepPart::kDenseFfn, "ffn", "dense layers", "dense layers x FP8 GEMMs"},
      {StepPart::kHead, "head", "head", "BF16 GEMM"},
      {StepPart::kAllReduce, "communication", "all-reduce", "behind attention and FFN"},
-     {StepPart::kDispatch, "communication", "dispatch", "MoE layers x low-latency all-to-all, FP8"},
-     {StepPart::kCombine, "communication", "combine", "MoE layers x low-latency all-to-all, BF16"},
+     {StepPart::kDispatch, "communication", "dispatch", "MoE layers x all-to-all of the average rank, FP8"},
+     {StepPart::kCombine, "communication", "combine", "MoE layers x all-to-all of the average rank, BF16"},
+     {StepPart::kWaiting,
+      "communication",
+      "waiting",
+      "MoE layers x (slowest rank of each - average rank), routing sampled"},
      {StepPart::kPipelineSend, "communication", "pipeline send", "stages - 1"},
      {StepPart::kDrafting, "engine", "MTP drafting", "depth x (one layer and the head)"},
      {StepPart::kInStream, "engine", "in the stream", "(stream factor - 1) x kernels"},
@@ -73,28 +76,43 @@ StepModel::StepModel(const model::ModelConfig& config,
                      const std::vector<ChosenFit>& fits,
                      const EngineProfile& engine,
                      const RankLayout& rank,
-                     ExpertShares& shares)
-    : config_(config),
-      hardware_(hardware),
-      peaks_(peaks(hardware)),
-      fits_(fits),
-      engine_(engine),
-      rank_(rank),
-      shares_(&shares) {
+                     MoeCurves& curves)
+    : config_(config), hardware_(hardware), peaks_(peaks(hardware)), fits_(fits), engine_(engine), rank_(rank) {
   CHECK_EQ(fits_.size(), kOpFamilies.size());
   for (int64_t layer = 0; layer < config_.num_hidden_layers; ++layer) {
     num_moe_layers_ += config_.is_moe_layer(layer) ? 1 : 0;
   }
-  const auto nvlink_domain = static_cast<int64_t>(hardware_.nvlink_domain_gpus.value);
-  domain_ = std::min(rank_.layout.ep, nvlink_domain);
-  if (rank_.layout.ep > nvlink_domain) {
-    const Router router{.num_experts = config_.n_routed_experts,
-                        .experts_per_token = config_.num_experts_per_tok,
-                        .num_groups = config_.n_group,
-                        .kept_groups = config_.topk_group};
-    nodes_reached_elsewhere_ =
-        copy_spread(router, std::min(rank_.layout.ep, config_.n_routed_experts), nvlink_domain).per_node_off_node;
+  if (num_moe_layers_ > 0) {
+    const bool one_domain = real(rank_.layout.ep) <= hardware_.nvlink_domain_gpus.value;
+    const bool one_sided = engine_.name == "trtllm" && one_domain;
+    decode_curve_ = curve_of(
+        curves,
+        rank_.backend.value_or(one_sided ? AllToAllBackend::kNvlinkOneSided : AllToAllBackend::kDeepEpLowLatency));
+    prefill_curve_ = curve_of(curves, one_sided ? AllToAllBackend::kNvlinkOneSided : AllToAllBackend::kDeepEpNormal);
   }
+}
+
+MoeCurve* StepModel::curve_of(MoeCurves& curves, AllToAllBackend backend) const {
+  const auto& constants = fits_[static_cast<size_t>(OpFamily::kExperts)].fit.constants;
+  const double expert_tp = real(rank_.layout.expert_tp());
+  const ExpertTime expert_time = [constants, expert_tp, config = config_, peaks = peaks_](const RankLoad& load) {
+    const OpWork work = experts_work(config, real(load.num_active_experts), real(load.num_tokens), expert_tp);
+    return predict_us(OpFamily::kExperts, constants, work, peaks);
+  };
+  std::vector<double> key = constants;
+  key.insert(key.end(), {expert_tp, expert_weights(config_)});
+  return &curves.curve({.hardware = hardware_,
+                        .backend = backend,
+                        .num_ranks = rank_.layout.ep,
+                        .has_all_to_all = rank_.layout.ep > rank_.layout.tp,
+                        .hidden_size = config_.hidden_size,
+                        .router = {.num_experts = config_.n_routed_experts,
+                                   .experts_per_token = config_.num_experts_per_tok,
+                                   .num_groups = config_.n_group,
+                                   .kept_groups = config_.topk_group},
+                        .expert_time = expert_time},
+                       {.num_slots = config_.n_routed_experts + rank_.redundant_experts, .eplb = rank_.eplb},
+                       key);
 }
 
 bool StepModel::tp_crosses_domains() const {
@@ -127,16 +145,45 @@ double StepModel::all_reduce_us(double message_bytes) const {
   return time_us;
 }
 
-OpWork StepModel::all_to_all_work(const Tokens& tokens, double bytes_of_copy) const {
-  const double ep = real(rank_.layout.ep);
-  const double own_tokens = tokens.rank / real(rank_.layout.tp);
-  const double copies = own_tokens * real(config_.num_experts_per_tok);
-  // Low-latency kernels send every copy; normal ones one copy to a domain.
-  const double network_copies =
-      tokens.is_prefill ? own_tokens * nodes_reached_elsewhere_ : copies * (1 - real(domain_) / ep);
-  return {.nvlink_bytes = copies * bytes_of_copy * (real(domain_) - 1) / ep,
-          .network_bytes = network_copies * bytes_of_copy,
-          .num_domains = (rank_.layout.ep + domain_ - 1) / domain_};
+void StepModel::add_moe(StepCost& cost, const Tokens& tokens) const {
+  MoeCurve& curve = *(tokens.is_prefill ? prefill_curve_ : decode_curve_);
+  const MoeLayerTime layer = curve.at(tokens.group);
+  const double layers = real(num_moe_layers_);
+  const double fixed_us = fits_[static_cast<size_t>(OpFamily::kExperts)].fit.constants.front();
+  const OpWork work = experts_work(config_, layer.mean_active_experts, layer.mean_rows, real(rank_.layout.expert_tp()));
+  cost.leaves.push_back(
+      {.part = StepPart::kExpertsFixed, .count = layers, .each_us = fixed_us, .family = OpFamily::kExperts});
+  cost.leaves.push_back({.part = StepPart::kExperts,
+                         .count = layers,
+                         .each_us = layer.compute_us - fixed_us,
+                         .work = work,
+                         .floor_each_us = floor_us(OpFamily::kExperts, work, peaks_),
+                         .family = OpFamily::kExperts});
+  constexpr std::string_view kSampled = "sampled routing, docs/skew.md";
+  if (curve.deployment().has_all_to_all) {
+    const AllToAll& all_to_all = curve.all_to_all();
+    const double ranks = real(rank_.layout.ep);
+    const TierCopies copies = even_copies(all_to_all,
+                                          curve.deployment().backend,
+                                          rank_.layout.ep,
+                                          config_.num_experts_per_tok,
+                                          std::max(1.0, tokens.group) / ranks);
+    const auto exchange = [&](StepPart part, double each_us, double bytes) {
+      const OpWork moved{.nvlink_bytes = copies.nvlink * bytes, .network_bytes = copies.network * bytes};
+      cost.leaves.push_back(
+          {.part = part,
+           .count = layers,
+           .each_us = each_us,
+           .work = moved,
+           .floor_each_us = std::max(moved.nvlink_bytes / peaks_.nvlink, moved.network_bytes / peaks_.network),
+           .source = all_to_all.basis().source});
+    };
+    exchange(StepPart::kDispatch, layer.dispatch_us, all_to_all.dispatch_bytes_per_copy());
+    exchange(StepPart::kCombine, layer.combine_us, all_to_all.combine_bytes_per_copy());
+  }
+  if (layer.wait_us > 0) {
+    cost.leaves.push_back({.part = StepPart::kWaiting, .count = layers, .each_us = layer.wait_us, .source = kSampled});
+  }
 }
 
 void StepModel::add_ffn(StepCost& cost, const Tokens& tokens) const {
@@ -151,18 +198,8 @@ void StepModel::add_ffn(StepCost& cost, const Tokens& tokens) const {
         moe_layers,
         OpFamily::kGemmBf16,
         gemm_work({tokens.rank, real(config_.n_routed_experts), hidden}, 2));
-    const ExpertShare& share = shares_->share({.num_experts = config_.n_routed_experts,
-                                               .experts_per_token = config_.num_experts_per_tok,
-                                               .num_ranks = layout.ep,
-                                               .redundant_slots = rank_.redundant_experts,
-                                               .balanced = rank_.eplb},
-                                              tokens.group);
-    const OpWork work = experts_work(config_, share.active, share.copies, real(layout.expert_tp()));
-    add(cost, StepPart::kExperts, moe_layers, OpFamily::kExperts, work);
+    add_moe(cost, tokens);
     const double fixed_us = fits_[static_cast<size_t>(OpFamily::kExperts)].fit.constants.front();
-    cost.leaves.back().each_us -= fixed_us;
-    cost.leaves.push_back(
-        {.part = StepPart::kExpertsFixed, .count = moe_layers, .each_us = fixed_us, .family = OpFamily::kExperts});
     // Fused with the routed experts or beside them on another stream: no fixed time of its own.
     const bool is_spread = layout.ep > layout.tp;
     const double shared = real(config_.n_shared_experts);
@@ -196,15 +233,6 @@ void StepModel::add_collectives(StepCost& cost, const Tokens& tokens) const {
                            .work = {.message_bytes = bytes, .num_ranks = layout.tp},
                            .floor_each_us = bytes / peaks_.nvlink,
                            .family = OpFamily::kAllReduce});
-  }
-  if (is_spread && num_moe_layers_ > 0) {
-    const CopyBytes bytes = copy_bytes(config_.hidden_size);
-    add(cost,
-        StepPart::kDispatch,
-        moe_layers,
-        OpFamily::kDispatch,
-        all_to_all_work(tokens, real(bytes.dispatch + bytes.dispatch_scales)));
-    add(cost, StepPart::kCombine, moe_layers, OpFamily::kCombine, all_to_all_work(tokens, real(bytes.combine)));
   }
   if (layout.pp > 1) {
     const double bytes = tokens.rank * real(config_.hidden_size) * kBf16Bytes / real(layout.tp);
@@ -265,14 +293,26 @@ void StepModel::finish_decode(StepCost& cost, double draft_us) const {
   add_totals(cost);
 }
 
+StepModel::Tokens StepModel::decode_tokens(const DecodePoint& point) const {
+  const double halves = rank_.two_batch_overlap ? 2 : 1;
+  const double replicas = real(std::max<int64_t>(1, rank_.layout.ep / rank_.layout.tp));
+  const double tokens = point.sequences / halves * real(1 + rank_.mtp_depth);
+  return {.rank = tokens, .group = tokens * replicas};
+}
+
+std::vector<MoeLayerTime> StepModel::sampled_moe(const DecodePoint& point, int64_t num_steps) const {
+  return decode_curve_ == nullptr
+             ? std::vector<MoeLayerTime>{}
+             : decode_curve_->sampled_steps(decode_tokens(point).group, num_moe_layers_, num_steps);
+}
+
 StepCost StepModel::decode(const DecodePoint& point) const {
   CHECK(point.sequences > 0);
   const auto& layout = rank_.layout;
   const double halves = rank_.two_batch_overlap ? 2 : 1;
   const double new_tokens = real(1 + rank_.mtp_depth);
   const double sequences = point.sequences / halves;
-  const double replicas = real(std::max<int64_t>(1, layout.ep / layout.tp));
-  const Tokens tokens{.rank = sequences * new_tokens, .group = sequences * new_tokens * replicas};
+  const Tokens tokens = decode_tokens(point);
   StepCost cost;
   const auto family = rank_.kv_dtype == KvDtype::kFp8 ? OpFamily::kAttentionFp8 : OpFamily::kAttentionBf16;
   const OpWork attention = attention_work(config_,

@@ -11,10 +11,9 @@
 #include "model/parallel_plan.hpp"
 #include "simulator/calibration.hpp"
 #include "simulator/engine.hpp"
-#include "simulator/expert_share.hpp"
 #include "simulator/hardware.hpp"
+#include "simulator/moe_curve.hpp"
 #include "simulator/op_fit.hpp"
-#include "simulator/routing.hpp"
 
 namespace simulator {
 
@@ -31,6 +30,7 @@ enum class StepPart {
   kAllReduce,
   kDispatch,
   kCombine,
+  kWaiting,  // of the average rank for the slowest, layer by layer
   kPipelineSend,
   kDrafting,  // MTP layers and their heads
   kInStream,  // what kernels take longer in the stream than alone
@@ -56,6 +56,7 @@ struct StepLeaf {
   OpWork work = {};  // of one call
   double floor_each_us = 0;
   std::optional<OpFamily> family = {};  // whose constants were used
+  std::string_view source = {};         // of a time that no family has; lives as long as the curves
 
   [[nodiscard]] double total_us() const { return count * each_us; }
 };
@@ -72,6 +73,7 @@ struct RankLayout {
   model::ParallelLayout layout;
   int64_t redundant_experts = 0;
   bool eplb = false;
+  std::optional<AllToAllBackend> backend = {};  // of decode; absent: what the engine uses on this hardware
   bool two_batch_overlap = false;
   bool cuda_graph = true;
   bool early_engine = false;  // a release of 2025
@@ -87,13 +89,13 @@ struct DecodePoint {
 
 class StepModel {
  public:
-  // All arguments are copied. `shares` has to outlive the model.
+  // All arguments are copied. `curves` has to outlive the model.
   StepModel(const model::ModelConfig& config,
             const Hardware& hardware,
             const std::vector<ChosenFit>& fits,
             const EngineProfile& engine,
             const RankLayout& rank,
-            ExpertShares& shares);
+            MoeCurves& curves);
 
   [[nodiscard]] StepCost decode(const DecodePoint& point) const;
   // `new_tokens` of a prompt behind `num_cached`, fed by every DP rank at once.
@@ -104,6 +106,8 @@ class StepModel {
   [[nodiscard]] const model::ModelConfig& config() const { return config_; }
   [[nodiscard]] const EngineProfile& engine() const { return engine_; }
   [[nodiscard]] std::span<const ChosenFit> fits() const { return fits_; }
+  // The sum of the MoE layers of a decode step, sampled with each layer's own popularity.
+  [[nodiscard]] std::vector<MoeLayerTime> sampled_moe(const DecodePoint& point, int64_t num_steps) const;
   // More than one NVLink domain in a TP group.
   [[nodiscard]] bool tp_crosses_domains() const;
 
@@ -113,7 +117,9 @@ class StepModel {
   void add_ffn(StepCost& cost, const Tokens& tokens) const;
   void add_collectives(StepCost& cost, const Tokens& tokens) const;
   [[nodiscard]] double all_reduce_us(double message_bytes) const;
-  [[nodiscard]] OpWork all_to_all_work(const Tokens& tokens, double bytes_of_copy) const;
+  void add_moe(StepCost& cost, const Tokens& tokens) const;
+  [[nodiscard]] MoeCurve* curve_of(MoeCurves& curves, AllToAllBackend backend) const;
+  [[nodiscard]] Tokens decode_tokens(const DecodePoint& point) const;
   void finish_decode(StepCost& cost, double draft_us) const;
 
   model::ModelConfig config_;
@@ -122,10 +128,9 @@ class StepModel {
   std::vector<ChosenFit> fits_;
   EngineProfile engine_;
   RankLayout rank_;
-  ExpertShares* shares_;
+  MoeCurve* decode_curve_ = nullptr;  // absent without MoE layers
+  MoeCurve* prefill_curve_ = nullptr;
   int64_t num_moe_layers_ = 0;
-  int64_t domain_ = 1;  // ranks of the EP group in one NVLink domain
-  double nodes_reached_elsewhere_ = 0;
 };
 
 }  // namespace simulator

@@ -64,6 +64,50 @@ double rounded(double value) {
   return std::round(value * scale) / scale;
 }
 
+class EngineFit {
+ public:
+  explicit EngineFit(const std::vector<Calibration>& calibrations) : fits_(calibrations) {}
+
+  std::vector<double> constants(const std::vector<SiliconRow>& rows) {
+    constexpr int kSteps = 600;
+    return minimise_positive([&](std::span<const double> x) { return loss_of(abs_logs(rows, x)); },
+                             std::vector<double>{1.15, 500, 1000, 2.5, 1.7, 30, 40, 60},
+                             kSteps);
+  }
+
+  // |log(predicted / measured)| of each row by constants fitted without it and every sixth other.
+  std::vector<double> left_out_abs_logs(const std::vector<SiliconRow>& rows) {
+    constexpr size_t kFolds = 6;
+    std::vector<double> logs;
+    for (size_t fold = 0; fold < kFolds; ++fold) {
+      std::vector<SiliconRow> kept;
+      std::vector<SiliconRow> left_out;
+      for (size_t i = 0; i < rows.size(); ++i) {
+        (i % kFolds == fold ? left_out : kept).push_back(rows[i]);
+      }
+      const std::vector<double> of_fold = abs_logs(left_out, constants(kept));
+      logs.insert(logs.end(), of_fold.begin(), of_fold.end());
+    }
+    return logs;
+  }
+
+ private:
+  std::vector<double> abs_logs(const std::vector<SiliconRow>& rows, std::span<const double> x) {
+    const EngineConstants engines = engines_of(x);
+    std::vector<double> logs;
+    for (const SiliconRow& row : rows) {
+      Deployment deployment = row.deployment;
+      deployment.engine = row.backend == "trtllm" ? engines.trtllm : engines.sglang;
+      const Serving serving = serve(deployment, fits_.of(deployment.hardware), curves_);
+      logs.push_back(std::abs(std::log(serving.tpot_ms / row.tpot_ms)));
+    }
+    return logs;
+  }
+
+  FitsByGpu fits_;
+  MoeCurves curves_;
+};
+
 }  // namespace
 
 bool is_fitting_row(const SiliconRow& row) {
@@ -72,11 +116,11 @@ bool is_fitting_row(const SiliconRow& row) {
 
 std::vector<ValidatedRow> validate(const std::vector<SiliconRow>& rows, const std::vector<Calibration>& calibrations) {
   FitsByGpu fits(calibrations);
-  ExpertShares shares;
+  MoeCurves curves;
   std::vector<ValidatedRow> validated;
   for (const SiliconRow& row : rows) {
     try {
-      const Serving serving = serve(row.deployment, fits.of(row.deployment.hardware), shares);
+      const Serving serving = serve(row.deployment, fits.of(row.deployment.hardware), curves);
       validated.push_back({.row = &row,
                            .predicted_ms = serving.tpot_ms,
                            .low_ms = serving.tpot_low_ms,
@@ -152,25 +196,14 @@ std::vector<Table> validation_tables(const SiliconRows& silicon, const std::vect
 
 std::vector<EngineProfile> fit_engines(const std::vector<SiliconRow>& rows,
                                        const std::vector<Calibration>& calibrations) {
-  FitsByGpu fits(calibrations);
-  ExpertShares shares;
+  EngineFit fit(calibrations);
   std::vector<SiliconRow> fitting;
   std::ranges::copy_if(rows, std::back_inserter(fitting), is_fitting_row);
-  const auto loss = [&](std::span<const double> x) {
-    const EngineConstants engines = engines_of(x);
-    std::vector<double> abs_logs;
-    for (SiliconRow& row : fitting) {
-      row.deployment.engine = row.backend == "trtllm" ? engines.trtllm : engines.sglang;
-      const Serving serving = serve(row.deployment, fits.of(row.deployment.hardware), shares);
-      abs_logs.push_back(std::abs(std::log(serving.tpot_ms / row.tpot_ms)));
-    }
-    return loss_of(std::move(abs_logs));
-  };
-  constexpr int kSteps = 600;
-  std::vector<double> best =
-      minimise_positive(loss, std::vector<double>{1.15, 500, 1000, 2.5, 1.7, 30, 40, 60}, kSteps);
+  std::vector<double> best = fit.constants(fitting);
   std::ranges::transform(best, best.begin(), rounded);
   EngineConstants engines = engines_of(best);
+  constexpr double kNormal90 = 1.645;
+  const double spread = rounded(quantile(fit.left_out_abs_logs(fitting), 0.9) / kNormal90);
   const std::string source = fmt::format(
       "fitted to {} rows of e2e_tpot_b200_b300_gb200_fp8.csv (aiconfigurator@095f58a, MTP off)", fitting.size());
   engines.sglang.source = engines.trtllm.source = source;
@@ -182,10 +215,14 @@ std::vector<EngineProfile> fit_engines(const std::vector<SiliconRow>& rows,
                                         &EngineProfile::early_blackwell_layer_us}) {
     vllm.*member = rounded((engines.sglang.*member + engines.trtllm.*member) / 2);
   }
-  return {EngineProfile{.name = "ideal", .source = "kernels back to back, no host"},
-          std::move(engines.sglang),
-          std::move(engines.trtllm),
-          std::move(vllm)};
+  std::vector<EngineProfile> profiles{EngineProfile{.name = "ideal", .source = "kernels back to back, no host"},
+                                      std::move(engines.sglang),
+                                      std::move(engines.trtllm),
+                                      std::move(vllm)};
+  for (EngineProfile& profile : profiles) {
+    profile.log_spread = spread;
+  }
+  return profiles;
 }
 
 }  // namespace simulator

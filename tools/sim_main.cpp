@@ -9,6 +9,7 @@
 #include "tools/cli.hpp"
 #include "tools/sim_flags.hpp"
 #include "tools/sim_moe.hpp"
+#include "tools/sim_planning.hpp"
 #include "tools/sim_timing.hpp"
 
 namespace tools {
@@ -160,6 +161,9 @@ int main(int argc, char** argv) {
                                           {skew_command, tools::add_skew(*skew_command)},
                                           {alltoall_command, tools::add_alltoall(*alltoall_command)}};
   for (tools::SimCommand& command : tools::add_timing_commands(app)) {
+    commands.push_back(std::move(command));
+  }
+  for (tools::SimCommand& command : tools::add_planning_commands(app)) {
     commands.push_back(std::move(command));
   }
   return tools::run_main(app, argc, argv, [&] {

@@ -15,6 +15,7 @@
 #include "simulator/estimate_tables.hpp"
 #include "simulator/validate.hpp"
 #include "tools/cli.hpp"
+#include "tools/sim_deployment.hpp"
 #include "tools/sim_flags.hpp"
 #include "tools/sim_moe.hpp"
 
@@ -27,66 +28,6 @@ void write_text(const std::string& path, const std::string& text) {
   file.commit();
 }
 
-std::vector<simulator::Calibration> calibrations(const std::string& path) {
-  return path.empty() ? simulator::built_in_calibrations() : simulator::read_calibrations(path);
-}
-
-struct DeploymentFlags {
-  simulator::DeploymentRequest request;
-  LayoutFlags layout;
-  LayoutFlags prefill_layout;
-  std::string calibration;
-  OutputFlags output;
-};
-
-// Where a preset and a flag speak of the same thing, the flag wins: presets only fill what was not given.
-simulator::Deployment deployment_of(const DeploymentFlags& flags) {
-  simulator::DeploymentRequest request = flags.request;
-  request.layout = flags.layout.shorthand.empty()
-                       ? flags.layout.request
-                       : simulator::merged(flags.layout.request, simulator::parse_shorthand(flags.layout.shorthand));
-  if (!flags.prefill_layout.shorthand.empty()) {
-    request.prefill_layout = simulator::parse_shorthand(flags.prefill_layout.shorthand);
-  }
-  return simulator::build_deployment(request);
-}
-
-void add_deployment(CLI::App& command, DeploymentFlags& flags) {
-  auto& request = flags.request;
-  command.add_option("--preset", request.preset, "a published deployment: " + simulator::preset_names());
-  command.add_option("--model,--model-path", request.model, "deepseek-v3, kimi-k2, or a config.json");
-  command.add_option("--system,--gpu", request.gpu, simulator::built_in_hardware_names() + ", or a hardware file");
-  command.add_option("--engine,--backend", request.engine, simulator::engine_names());
-  command.add_option("--isl", request.prompt_tokens, "prompt tokens, mean");
-  command.add_option("--osl", request.answer_tokens, "answer tokens, mean");
-  auto* batch = command.add_option("--bs,--batch-size", request.batch, "sequences of a DP rank that should decode");
-  command.add_option("--concurrency", request.concurrency, "requests in the system, all GPUs")->excludes(batch);
-  command.add_option("--kv-dtype,--kv-cache-dtype", request.kv_dtype, "bf16 (what engines do by default) or fp8")
-      ->check(CLI::IsMember({"bf16", "fp8"}));
-  command
-      .add_option("--mtp-acceptance", request.acceptance, "chance of each draft given the ones before: sets the depth")
-      ->delimiter(',');
-  command.add_option("--redundant-experts,--ep-num-redundant-experts,--num-redundant-experts",
-                     request.redundant_experts,
-                     "slots beyond the experts of a layer");
-  command.add_flag("--eplb,--enable-eplb", request.eplb, "experts placed by load");
-  command.add_flag(
-      "--two-batch-overlap,--enable-two-batch-overlap", request.two_batch_overlap, "halves hide all-to-all");
-  command.add_flag("--no-cuda-graph,--disable-cuda-graph", request.no_cuda_graph, "launch every kernel");
-  command.add_flag("--early-engine", request.early_engine, "an engine release of 2025");
-  command.add_flag("--decode-only", request.decode_only, "prefill happens elsewhere and keeps up");
-  command.add_option("--workers", request.workers, "decode workers, each of the layout");
-  command.add_option("--prefill-layout", flags.prefill_layout.shorthand, "prefill on GPUs of its own, shorthand");
-  command.add_option("--prefill-workers", request.prefill_workers, "prefill workers");
-  command.add_option("--memory-frac,--mem-fraction-static,--gpu-memory-utilization",
-                     request.memory_frac,
-                     "of a GPU's memory that may be used");
-  command.add_option(
-      "--calibration", flags.calibration, "constants written by calibrate, in place of the built-in ones");
-  add_layout(command, flags.layout);
-  add_output(command, flags.output);
-}
-
 SimCommand add_estimate(CLI::App& app) {
   CLI::App* command = app.add_subcommand("estimate", "latency, throughput and memory of one deployment");
   const auto flags = std::make_shared<DeploymentFlags>();
@@ -94,9 +35,10 @@ SimCommand add_estimate(CLI::App& app) {
   return {command, [flags] {
             const simulator::Deployment deployment = deployment_of(*flags);
             const auto fits = simulator::choose_fits(calibrations(flags->calibration), deployment.hardware);
-            simulator::ExpertShares shares;
-            print_tables(simulator::estimate_tables(deployment, simulator::serve(deployment, fits, shares)),
-                         flags->output);
+            simulator::MoeCurves curves = curves_of(*flags);
+            const simulator::Serving serving = simulator::serve(deployment, fits, curves);
+            const simulator::StepSpread spread = simulator::step_spread(deployment, fits, curves, serving);
+            print_tables(simulator::estimate_tables(deployment, serving, spread), flags->output);
             return kExitOk;
           }};
 }
@@ -108,8 +50,8 @@ SimCommand add_explain(CLI::App& app) {
   return {command, [flags] {
             const simulator::Deployment deployment = deployment_of(*flags);
             const auto fits = simulator::choose_fits(calibrations(flags->calibration), deployment.hardware);
-            simulator::ExpertShares shares;
-            print_tables(simulator::explain_tables(simulator::serve(deployment, fits, shares), fits), flags->output);
+            simulator::MoeCurves curves = curves_of(*flags);
+            print_tables(simulator::explain_tables(simulator::serve(deployment, fits, curves), fits), flags->output);
             return kExitOk;
           }};
 }

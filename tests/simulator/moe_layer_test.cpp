@@ -23,7 +23,7 @@ double simple_expert_time(const RankLoad& load) {
 MoeDeployment deployment_of(int64_t num_ranks, int64_t tokens_per_rank) {
   return {.hardware = load_hardware("h100"),
           .num_ranks = num_ranks,
-          .tokens_per_rank = tokens_per_rank,
+          .tokens_per_rank = static_cast<double>(tokens_per_rank),
           .router = {.num_experts = 256, .experts_per_token = 8, .num_groups = 8, .kept_groups = 4},
           .expert_time = simple_expert_time};
 }

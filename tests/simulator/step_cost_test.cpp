@@ -16,8 +16,8 @@ Serving served(const DeploymentRequest& request, const Hardware* hardware = null
   if (hardware != nullptr) {
     deployment.hardware = *hardware;
   }
-  ExpertShares shares;
-  return serve(deployment, choose_fits(built_in_calibrations(), deployment.hardware), shares);
+  MoeCurves curves;
+  return serve(deployment, choose_fits(built_in_calibrations(), deployment.hardware), curves);
 }
 
 DeploymentRequest wide() {

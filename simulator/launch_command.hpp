@@ -1,0 +1,14 @@
+// The shell command that starts an engine in the layout of a deployment.
+#pragma once
+
+#include <string>
+
+#include "simulator/serving.hpp"
+
+namespace simulator {
+
+// engine: "sglang" or "vllm". One command for each node where the layout needs several, with what differs in shell variables. Throws
+// InputError for another engine, or a layout that the engine has no flag for.
+std::string launch_command(const Deployment& deployment, const std::string& engine);
+
+}  // namespace simulator

@@ -1,0 +1,60 @@
+// Time of a MoE layer by the number of tokens, for one way to spread the experts: what a step looks up. Routing is sampled
+// (moe_layer.hpp) at a grid of token counts when they are first asked for; between them the parts are interpolated.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "simulator/moe_layer.hpp"
+#include "simulator/skew.hpp"
+
+namespace simulator {
+
+struct ExpertSpread {
+  int64_t num_slots = 0;  // experts and redundant copies, a multiple of the ranks
+  bool eplb = false;      // placed by load; else in order
+};
+
+class MoeCurve {
+ public:
+  // The deployment's tokens_per_rank is not used. Throws InputError for a spread or a back end that cannot be.
+  MoeCurve(MoeDeployment deployment, const Skew& skew, const ExpertSpread& spread);
+
+  // The mean layer. num_tokens: of all ranks together; below 1 counts as 1.
+  [[nodiscard]] MoeLayerTime at(double num_tokens);
+  // `num_steps` samples of the sum over `num_layers` layers.
+  [[nodiscard]] std::vector<MoeLayerTime> sampled_steps(double num_tokens, int64_t num_layers, int64_t num_steps) const;
+
+  [[nodiscard]] const AllToAll& all_to_all() const { return all_to_all_; }
+  [[nodiscard]] const MoeDeployment& deployment() const { return deployment_; }
+
+ private:
+  [[nodiscard]] std::vector<MoeLayer> layers(int64_t num_tokens, int64_t num_layers) const;
+  [[nodiscard]] const MoeLayerTime& grid_point(int64_t num_tokens);
+
+  MoeDeployment deployment_;
+  Skew skew_;
+  ExpertSpread spread_;
+  AllToAll all_to_all_;
+  std::vector<MoeLayer> layers_;  // of the grid; the power law's depend on the tokens and are drawn each time
+  std::map<int64_t, MoeLayerTime> known_;
+};
+
+// Curves by what they depend on, so that layouts, batches and engines share them. Not for several threads.
+class MoeCurves {
+ public:
+  explicit MoeCurves(Skew skew = {}, NetworkLink link = NetworkLink::kInfiniBand)
+      : skew_(std::move(skew)), link_(link) {}
+
+  // `expert_constants`: whatever deployment.expert_time depends on beside the hardware and the router.
+  MoeCurve& curve(MoeDeployment deployment, const ExpertSpread& spread, const std::vector<double>& expert_constants);
+
+ private:
+  Skew skew_;
+  NetworkLink link_;
+  std::map<std::vector<double>, std::unique_ptr<MoeCurve>> curves_;
+};
+
+}  // namespace simulator

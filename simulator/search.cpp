@@ -1,0 +1,213 @@
+#include "simulator/search.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+
+#include "model/check.hpp"
+#include "simulator/layout.hpp"
+
+namespace simulator {
+namespace {
+
+constexpr double kSecondsPerHour = 3600;
+constexpr double kMillion = 1e6;
+
+// GPUs of one worker. With experts over more ranks than one TP group, attention is spread over dp groups.
+std::vector<model::ParallelLayout> searched_layouts() {
+  std::vector<model::ParallelLayout> layouts;
+  for (const int64_t tp : {1, 2, 4, 8, 16}) {
+    layouts.push_back({.tp = tp, .ep = 1});
+  }
+  for (const int64_t ranks : {8, 16, 32, 64, 72, 96, 128, 144, 256, 320}) {
+    for (const int64_t tp : {1, 2, 4, 8}) {
+      layouts.push_back({.tp = tp, .ep = ranks, .dp = ranks / tp});
+    }
+  }
+  return layouts;
+}
+
+DeploymentRequest request_of(const DeploymentRequest& base, const model::ParallelLayout& layout, double batch) {
+  DeploymentRequest request = base;
+  request.layout = {.tp = layout.tp, .ep = layout.ep, .dp = layout.dp};
+  request.batch = batch;
+  request.concurrency = std::nullopt;
+  request.workers = std::nullopt;
+  return request;
+}
+
+// Redundant experts that make the slots divide: at least those asked for.
+int64_t redundant_experts(const model::ModelConfig& config, int64_t asked, int64_t ep) {
+  const int64_t slots = (config.n_routed_experts + asked + ep - 1) / ep * ep;
+  return slots - config.n_routed_experts;
+}
+
+bool is_better(const SearchPoint& left, const SearchPoint& right) {
+  return std::pair(left.serving.tokens_per_s_per_user, left.serving.tokens_per_s_per_gpu) >
+         std::pair(right.serving.tokens_per_s_per_user, right.serving.tokens_per_s_per_gpu);
+}
+
+double dollars_per_million(const Serving& serving, double dollars_per_gpu_hour) {
+  return dollars_per_gpu_hour * kMillion / (serving.tokens_per_s_per_gpu * kSecondsPerHour);
+}
+
+}  // namespace
+
+SearchResult search(const SearchRequest& request,
+                    const std::vector<Calibration>& calibrations,
+                    const HardwareChanges& changes,
+                    MoeCurves& curves) {
+  for (const int64_t gpus : request.gpus) {
+    if (gpus < 1 || gpus > 1 << 20) {
+      model::throw_input_error("--gpus {}: expected 1 to {}", gpus, 1 << 20);
+    }
+  }
+  // Checks what the user said, once.
+  Deployment base = build_deployment(request_of(request.base, {.tp = 8, .ep = 8}, 1));
+  base.hardware = changed(base.hardware, changes);
+  const std::vector<ChosenFit> fits = choose_fits(calibrations, base.hardware);
+  const int64_t asked_redundant = request.base.redundant_experts.value_or(0);
+  SearchResult result;
+  std::vector<SearchPoint> points;
+  std::optional<SearchPoint> closest;
+  for (const model::ParallelLayout& layout : searched_layouts()) {
+    const int64_t ranks = layout.num_ranks();
+    std::vector<int64_t> filled;
+    std::ranges::copy_if(request.gpus, std::back_inserter(filled), [&](int64_t gpus) { return gpus % ranks == 0; });
+    if (filled.empty()) {
+      continue;
+    }
+    Deployment deployment = base;
+    deployment.decode.rank.layout = layout;
+    deployment.decode.rank.redundant_experts = redundant_experts(base.config, asked_redundant, layout.ep);
+    for (double batch = 1; batch <= 1024; batch *= 2) {
+      deployment.decode.workers = 1;
+      deployment.workload.concurrency = batch * static_cast<double>(layout.dp);
+      const Serving serving = [&]() -> Serving {
+        try {
+          return serve(deployment, fits, curves);
+        } catch (const model::InputError&) {
+          return {};  // the weights do not fit
+        }
+      }();
+      if (serving.tpot_ms == 0 || serving.limit == Limit::kMemory) {
+        break;  // a larger batch only waits
+      }
+      ++result.num_points;
+      // Workers are alike: one more is as many more requests.
+      deployment.decode.workers = filled.back() / ranks;
+      deployment.workload.concurrency *= static_cast<double>(deployment.decode.workers);
+      const bool keeps_limits = serving.ttft_ms <= request.most_ttft_ms.value_or(INFINITY) &&
+                                serving.tpot_ms <= request.most_tpot_ms.value_or(INFINITY);
+      if (keeps_limits) {
+        points.push_back({deployment, serving});
+      } else if (!closest || serving.tpot_ms + serving.ttft_ms < closest->serving.tpot_ms + closest->serving.ttft_ms) {
+        closest = SearchPoint{deployment, serving};
+      }
+    }
+  }
+  if (points.empty()) {
+    if (!closest) {
+      model::throw_input_error("search: no layout of {} GPUs holds the weights on {}: more GPUs, or more memory a GPU",
+                               fmt::join(request.gpus, ", "),
+                               base.hardware.name);
+    }
+    model::throw_input_error(
+        "search: nothing keeps the limits; closest is {} at {:.1f} ms a token and {:.0f} ms to the first",
+        layout_text(closest->deployment.decode.rank.layout),
+        closest->serving.tpot_ms,
+        closest->serving.ttft_ms);
+  }
+  std::ranges::stable_sort(points, is_better);
+  double best = 0;
+  for (SearchPoint& point : points) {
+    if (point.serving.tokens_per_s_per_gpu > best) {
+      best = point.serving.tokens_per_s_per_gpu;
+      result.pareto.push_back(std::move(point));
+    }
+  }
+  return result;
+}
+
+Table pareto_table(const SearchResult& result, double dollars_per_gpu_hour) {
+  Table table{.name = "pareto",
+              .title = fmt::format("Layouts that no other beats, of {} points", result.num_points),
+              .columns = {{"parallel", "layout"},
+                          {"workers", "workers"},
+                          {"num_total_gpus", "GPUs"},
+                          {"bs", "sequences", "a DP rank", 1, 0},
+                          {"concurrency", "requests", {}, 1, 0},
+                          {"tokens_per_s_per_user", "tokens/s", "a user", 1, 1},
+                          {"tokens_per_s_per_gpu", "tokens/s", "a GPU", 1, 1},
+                          {"tpot_ms", "a token", "ms", 1, 2},
+                          {"tpot_low_ms", "90 % from", "ms", 1, 2},
+                          {"tpot_high_ms", "to", "ms", 1, 2},
+                          {"ttft_ms", "first token", "ms", 1, 0},
+                          {"memory_gb", "memory", "GB", 1, 1},
+                          {"redundant_experts", "redundant", "experts"}}};
+  if (dollars_per_gpu_hour > 0) {
+    table.columns.push_back({"dollars_per_million_tokens", "$ for a million", "answer tokens", 1, 3});
+  }
+  for (const auto& [deployment, serving] : result.pareto) {
+    const RankLayout& rank = deployment.decode.rank;
+    std::vector<Cell> row{layout_text(rank.layout),
+                          deployment.decode.workers,
+                          deployment.num_gpus(),
+                          serving.decode_sequences,
+                          deployment.workload.concurrency,
+                          serving.tokens_per_s_per_user,
+                          serving.tokens_per_s_per_gpu,
+                          serving.tpot_ms,
+                          serving.tpot_low_ms,
+                          serving.tpot_high_ms,
+                          serving.ttft_ms,
+                          serving.memory.total_bytes / 1e9,
+                          rank.redundant_experts};
+    if (dollars_per_gpu_hour > 0) {
+      row.emplace_back(dollars_per_million(serving, dollars_per_gpu_hour));
+    }
+    table.add(std::move(row));
+  }
+  return table;
+}
+
+std::string pareto_plot(const SearchResult& result) {
+  constexpr int kWidth = 60;
+  constexpr int kHeight = 14;
+  const auto range = [&](double Serving::*member) {
+    double low = INFINITY;
+    double high = 0;
+    for (const SearchPoint& point : result.pareto) {
+      low = std::min(low, point.serving.*member);
+      high = std::max(high, point.serving.*member);
+    }
+    return std::pair(low, high);
+  };
+  const auto [least_user, most_user] = range(&Serving::tokens_per_s_per_user);
+  const auto [least_gpu, most_gpu] = range(&Serving::tokens_per_s_per_gpu);
+  const auto place = [](double value, double low, double high, int length) {
+    return high > low ? static_cast<size_t>(std::lround((length - 1) * std::log(value / low) / std::log(high / low)))
+                      : size_t{0};
+  };
+  std::vector<std::string> lines(kHeight, std::string(kWidth, ' '));
+  for (const SearchPoint& point : result.pareto) {
+    const size_t up = place(point.serving.tokens_per_s_per_gpu, least_gpu, most_gpu, kHeight);
+    const size_t right = place(point.serving.tokens_per_s_per_user, least_user, most_user, kWidth);
+    lines[kHeight - 1 - up][right] = '*';
+  }
+  std::string plot = "tokens/s a GPU, both axes logarithmic\n";
+  for (size_t line = 0; line < lines.size(); ++line) {
+    const std::string label = line == 0             ? fmt::format("{:.0f}", most_gpu)
+                              : line == kHeight - 1 ? fmt::format("{:.0f}", least_gpu)
+                                                    : "";
+    plot += fmt::format("{:>8} |{}\n", label, lines[line].substr(0, lines[line].find_last_not_of(' ') + 1));
+  }
+  plot += fmt::format(
+      "{:>8} +{}\n{:>10}{:<30.0f}{:>30.0f} tokens/s a user\n", "", std::string(kWidth, '-'), "", least_user, most_user);
+  return plot;
+}
+
+}  // namespace simulator

@@ -1,0 +1,87 @@
+#include "simulator/search.hpp"
+
+#include <gtest/gtest.h>
+
+#include "model/check.hpp"
+#include "simulator/launch_command.hpp"
+
+namespace simulator {
+namespace {
+
+SearchResult found(const SearchRequest& request) {
+  MoeCurves curves;
+  return search(request, built_in_calibrations(), {}, curves);
+}
+
+SearchRequest decode_on_h200() {
+  return {.base = {.gpu = "h200", .decode_only = true}, .gpus = {64}};
+}
+
+TEST(Search, ParetoPoints_TradeUsersAgainstGpus) {
+  const SearchResult result = found(decode_on_h200());
+  ASSERT_GE(result.pareto.size(), 3U);
+  for (size_t i = 1; i < result.pareto.size(); ++i) {
+    EXPECT_LT(result.pareto[i].serving.tokens_per_s_per_user, result.pareto[i - 1].serving.tokens_per_s_per_user);
+    EXPECT_GT(result.pareto[i].serving.tokens_per_s_per_gpu, result.pareto[i - 1].serving.tokens_per_s_per_gpu);
+  }
+  for (const SearchPoint& point : result.pareto) {
+    EXPECT_EQ(point.deployment.num_gpus(), 64);
+    EXPECT_TRUE(point.serving.memory.fits());
+  }
+}
+
+// A point of the search is what estimate says of the whole deployment.
+TEST(Search, APoint_IsTheEstimateOfItsDeployment) {
+  const SearchResult result = found(decode_on_h200());
+  const SearchPoint& point = result.pareto.back();
+  MoeCurves curves;
+  const Serving whole =
+      serve(point.deployment, choose_fits(built_in_calibrations(), point.deployment.hardware), curves);
+  EXPECT_NEAR(whole.tpot_ms, point.serving.tpot_ms, 1e-9 * whole.tpot_ms);
+  EXPECT_NEAR(whole.tokens_per_s_per_gpu, point.serving.tokens_per_s_per_gpu, 1e-9 * whole.tokens_per_s_per_gpu);
+}
+
+TEST(Search, LimitsAreKept) {
+  SearchRequest request = decode_on_h200();
+  request.most_tpot_ms = 40;
+  for (const SearchPoint& point : found(request).pareto) {
+    EXPECT_LE(point.serving.tpot_ms, 40);
+  }
+}
+
+TEST(Search, WhatCannotBe_IsRefusedWithTheClosest) {
+  SearchRequest request = decode_on_h200();
+  request.most_tpot_ms = 0.01;
+  EXPECT_THROW(found(request), model::InputError);
+  request = decode_on_h200();
+  request.gpus = {2};
+  EXPECT_THROW(found(request), model::InputError);
+}
+
+// $2 an hour at 1,000 tokens/s: 3.6 M tokens an hour, $0.5556 a million.
+TEST(Search, Cost_IsPriceOverTokens) {
+  SearchResult result;
+  result.pareto.push_back({build_deployment({}), {}});
+  result.pareto.back().serving.tokens_per_s_per_gpu = 1000;
+  const Table table = pareto_table(result, 2);
+  EXPECT_NEAR(std::get<double>(table.rows.front().back()), 2 / 3.6, 1e-12);
+}
+
+TEST(LaunchCommand, NamesTheDegreesAsTheEnginesCountThem) {
+  const Deployment deployment = build_deployment(
+      {.gpu = "h100", .batch = 64, .redundant_experts = 32, .eplb = true, .layout = parse_shorthand("tp2dp8ep16")});
+  // SGLang's tp counts all ranks; vLLM's those of one attention group.
+  const std::string sglang = launch_command(deployment, "sglang");
+  EXPECT_NE(sglang.find("--tp-size 16"), std::string::npos) << sglang;
+  EXPECT_NE(sglang.find("--dp-size 8 --enable-dp-attention"), std::string::npos);
+  EXPECT_NE(sglang.find("--ep-num-redundant-experts 32"), std::string::npos);
+  EXPECT_NE(sglang.find("--nnodes 2"), std::string::npos);
+  const std::string vllm = launch_command(deployment, "vllm");
+  EXPECT_NE(vllm.find("--tensor-parallel-size 2"), std::string::npos) << vllm;
+  EXPECT_NE(vllm.find("--data-parallel-size 8 --data-parallel-size-local 4"), std::string::npos);
+  EXPECT_NE(vllm.find("--enable-expert-parallel"), std::string::npos);
+  EXPECT_THROW(launch_command(deployment, "tgi"), model::InputError);
+}
+
+}  // namespace
+}  // namespace simulator

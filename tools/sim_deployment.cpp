@@ -1,0 +1,94 @@
+#include "tools/sim_deployment.hpp"
+
+namespace tools {
+
+std::vector<simulator::Calibration> calibrations(const std::string& path) {
+  return path.empty() ? simulator::built_in_calibrations() : simulator::read_calibrations(path);
+}
+
+// Where a preset and a flag speak of the same thing, the flag wins: presets only fill what was not given.
+simulator::DeploymentRequest request_of(const DeploymentFlags& flags) {
+  simulator::DeploymentRequest request = flags.request;
+  request.layout = flags.layout.shorthand.empty()
+                       ? flags.layout.request
+                       : simulator::merged(flags.layout.request, simulator::parse_shorthand(flags.layout.shorthand));
+  if (!flags.prefill_layout.shorthand.empty()) {
+    request.prefill_layout = simulator::parse_shorthand(flags.prefill_layout.shorthand);
+  }
+  if (!flags.all_to_all.empty()) {
+    request.all_to_all = simulator::parse_backend(flags.all_to_all);
+  }
+  return request;
+}
+
+simulator::Deployment deployment_of(const DeploymentFlags& flags) {
+  simulator::Deployment deployment = simulator::build_deployment(request_of(flags));
+  deployment.hardware = simulator::changed(deployment.hardware, flags.changes);
+  return deployment;
+}
+
+simulator::MoeCurves curves_of(const DeploymentFlags& flags) {
+  return simulator::MoeCurves(simulator::parse_skew(flags.skew), simulator::parse_link(flags.link));
+}
+
+void add_workload(CLI::App& command, DeploymentFlags& flags) {
+  auto& request = flags.request;
+  command.add_option("--preset", request.preset, "a published deployment: " + simulator::preset_names());
+  command.add_option("--model,--model-path", request.model, "deepseek-v3, kimi-k2, or a config.json");
+  command.add_option("--system,--gpu", request.gpu, simulator::built_in_hardware_names() + ", or a hardware file");
+  command.add_option("--engine,--backend", request.engine, simulator::engine_names());
+  command.add_option("--isl", request.prompt_tokens, "prompt tokens, mean");
+  command.add_option("--osl", request.answer_tokens, "answer tokens, mean");
+  command.add_option("--kv-dtype,--kv-cache-dtype", request.kv_dtype, "bf16 (what engines do by default) or fp8")
+      ->check(CLI::IsMember({"bf16", "fp8"}));
+  command
+      .add_option("--mtp-acceptance", request.acceptance, "chance of each draft given the ones before: sets the depth")
+      ->delimiter(',');
+  command.add_option("--redundant-experts,--ep-num-redundant-experts,--num-redundant-experts",
+                     request.redundant_experts,
+                     "slots beyond the experts of a layer");
+  command.add_flag("--eplb,--enable-eplb", request.eplb, "experts placed by load");
+  command
+      .add_option("--skew",
+                  flags.skew,
+                  "how unequally experts are chosen: balanced, lognormal:SIGMA, powerlaw:ALPHA, gini:G, file:LOADS, "
+                  "trace:ROUTING")
+      ->capture_default_str();
+  command.add_option("--all-to-all,--moe-a2a-backend",
+                     flags.all_to_all,
+                     "of decode: deepep-ll, deepep-ll-dedup, deepep-normal, deepep-v2, nvlink-one-sided, "
+                     "nvlink-two-sided, allgather (default: the engine's)");
+  command.add_option("--link", flags.link, "infiniband or roce, between NVLink domains")->capture_default_str();
+  command.add_flag(
+      "--two-batch-overlap,--enable-two-batch-overlap", request.two_batch_overlap, "halves hide all-to-all");
+  command.add_flag("--no-cuda-graph,--disable-cuda-graph", request.no_cuda_graph, "launch every kernel");
+  command.add_flag("--early-engine", request.early_engine, "an engine release of 2025");
+  command.add_flag("--decode-only", request.decode_only, "prefill happens elsewhere and keeps up");
+  command.add_option("--memory-frac,--mem-fraction-static,--gpu-memory-utilization",
+                     request.memory_frac,
+                     "of a GPU's memory that may be used");
+  command.add_option(
+      "--calibration", flags.calibration, "constants written by calibrate, in place of the built-in ones");
+  auto& changes = flags.changes;
+  const char* group = "What if";
+  command.add_option("--hbm", changes.memory_rate, "memory: x1.4, or GB/s")->group(group);
+  command.add_option("--nvlink", changes.nvlink, "NVLink: x2, or GB/s of one direction")->group(group);
+  command.add_option("--nic", changes.nic, "network of a GPU: x2, GB/s, or 800G for Gb/s")->group(group);
+  command.add_option("--peak", changes.peak, "tensor cores: x1.5, or dense FP8 TFLOPS")->group(group);
+  command.add_option("--comm-sms", changes.comm_sms, "SMs that communication keeps from computing")->group(group);
+  command.add_option("--sms", changes.sms, "SMs of the GPU")->capture_default_str()->group(group);
+}
+
+void add_deployment(CLI::App& command, DeploymentFlags& flags) {
+  auto& request = flags.request;
+  add_workload(command, flags);
+  auto* batch = command.add_option("--bs,--batch-size", request.batch, "sequences of a DP rank that should decode");
+  command.add_option("--concurrency", request.concurrency, "requests in the system, all GPUs")->excludes(batch);
+  command.add_option("--workers", request.workers, "decode workers, each of the layout");
+  command.add_option("--prefill-layout", flags.prefill_layout.shorthand, "prefill on GPUs of its own, shorthand");
+  command.add_option("--prefill-workers", request.prefill_workers, "prefill workers");
+  add_layout(command, flags.layout);
+  add_output(command, flags.output);
+}
+
+}  // namespace tools

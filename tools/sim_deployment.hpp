@@ -1,0 +1,38 @@
+// The flags that describe a deployment, for every command of dsv3-sim that estimates one.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
+
+#include "simulator/calibration.hpp"
+#include "simulator/deployment.hpp"
+#include "simulator/what_if.hpp"
+#include "tools/sim_flags.hpp"
+
+namespace tools {
+
+struct DeploymentFlags {
+  simulator::DeploymentRequest request;
+  LayoutFlags layout;
+  LayoutFlags prefill_layout;
+  simulator::HardwareChanges changes;
+  std::string skew = "lognormal:1.05";
+  std::string link = "infiniband";
+  std::string all_to_all;
+  std::string calibration;
+  OutputFlags output;
+};
+
+// All but the layout and the output.
+void add_workload(CLI::App& command, DeploymentFlags& flags);
+void add_deployment(CLI::App& command, DeploymentFlags& flags);
+
+// What the flags say, without the hardware changes. Throws InputError.
+simulator::DeploymentRequest request_of(const DeploymentFlags& flags);
+simulator::Deployment deployment_of(const DeploymentFlags& flags);
+simulator::MoeCurves curves_of(const DeploymentFlags& flags);
+// From a file that calibrate wrote; the built-in ones without a path.
+std::vector<simulator::Calibration> calibrations(const std::string& path);
+
+}  // namespace tools
