@@ -4,33 +4,15 @@ import io
 import json
 import os
 import pathlib
-import subprocess
 import tempfile
 import unittest
 
-PROGRAM = pathlib.Path(os.environ["DSV3_BIN_DIR"]) / "dsv3-sim"
+from sim_program import SimTestCase
+
 ROOT = pathlib.Path(os.environ["DSV3_SOURCE_DIR"])
 
 
-def run(*arguments):
-    return subprocess.run([PROGRAM, *map(str, arguments)], capture_output=True, text=True, timeout=60)
-
-
-class SimTest(unittest.TestCase):
-    def output(self, *arguments):
-        result = run(*arguments)
-        self.assertEqual(result.returncode, 0, result.stderr)
-        return result.stdout
-
-    def refused(self, arguments, *fragments):
-        """Exit 2, nothing on stdout, one line on stderr that names what is wrong."""
-        result = run(*arguments)
-        self.assertEqual(result.returncode, 2, result.stderr)
-        self.assertEqual(result.stdout, "")
-        self.assertEqual(result.stderr.count("\n"), 1, result.stderr)
-        for fragment in fragments:
-            self.assertIn(fragment, result.stderr)
-
+class SimTest(SimTestCase):
     def pasted_example(self, command):
         """The command that the help shows, and the output it shows for it."""
         text = self.output(command, "--help")

@@ -2,34 +2,14 @@
 import csv
 import io
 import json
-import os
 import pathlib
-import subprocess
 import tempfile
 import unittest
 
-PROGRAM = pathlib.Path(os.environ["DSV3_BIN_DIR"]) / "dsv3-sim"
+from sim_program import SimTestCase
 
 
-def run(*arguments):
-    return subprocess.run([PROGRAM, *map(str, arguments)], capture_output=True, text=True, timeout=100)
-
-
-class MoeTest(unittest.TestCase):
-    def output(self, *arguments):
-        result = run(*arguments)
-        self.assertEqual(result.returncode, 0, result.stderr)
-        return result.stdout
-
-    def refused(self, arguments, *fragments):
-        """Exit 2, nothing on stdout, one line on stderr that names what is wrong."""
-        result = run(*arguments)
-        self.assertEqual(result.returncode, 2, result.stderr)
-        self.assertEqual(result.stdout, "")
-        self.assertEqual(result.stderr.count("\n"), 1, result.stderr)
-        for fragment in fragments:
-            self.assertIn(fragment, result.stderr)
-
+class MoeTest(SimTestCase):
     def test_the_pasted_examples_are_what_the_program_prints(self):
         for command in ("skew", "alltoall"):
             text = self.output(command, "--help")

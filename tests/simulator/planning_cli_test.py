@@ -1,32 +1,12 @@
 """estimate, search, compare and sensitivity as their users call them."""
 import json
-import os
-import pathlib
-import subprocess
 import tempfile
 import unittest
 
-PROGRAM = pathlib.Path(os.environ["DSV3_BIN_DIR"]) / "dsv3-sim"
+from sim_program import SimTestCase
 
 
-def run(*arguments):
-    return subprocess.run([PROGRAM, *map(str, arguments)], capture_output=True, text=True, timeout=60)
-
-
-class PlanningTest(unittest.TestCase):
-    def output(self, *arguments):
-        result = run(*arguments)
-        self.assertEqual(result.returncode, 0, result.stderr)
-        return result.stdout
-
-    def refused(self, arguments, *fragments):
-        result = run(*arguments)
-        self.assertEqual(result.returncode, 2, result.stderr)
-        self.assertEqual(result.stdout, "")
-        self.assertEqual(result.stderr.count("\n"), 1, result.stderr)
-        for fragment in fragments:
-            self.assertIn(fragment, result.stderr)
-
+class PlanningTest(SimTestCase):
     def estimate(self, *flags):
         return json.loads(self.output("estimate", "--json", "--table", "estimate", *flags))["estimate"]
 
