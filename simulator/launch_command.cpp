@@ -27,13 +27,19 @@ int64_t sequences(const Deployment& deployment) {
   return static_cast<int64_t>(std::ceil(deployment.workload.concurrency / ranks));
 }
 
+std::string repository_of(const std::string& model) {
+  return model == "deepseek-v3" ? "deepseek-ai/DeepSeek-V3"
+         : model == "kimi-k2"   ? "moonshotai/Kimi-K2-Instruct"
+                                : model;
+}
+
 // Flags: sgl-project/sglang, python/sglang/srt/server_args.py. tp counts all ranks there, also those of the dp groups.
-std::string sglang_command(const Deployment& deployment) {
+std::string sglang_command(const Deployment& deployment, const std::string& model_path) {
   const RankLayout& rank = deployment.decode.rank;
   const model::ParallelLayout& layout = rank.layout;
   const int64_t ranks = layout.stage_len();
   std::vector<std::string> parts{
-      "python3 -m sglang.launch_server --model-path deepseek-ai/DeepSeek-V3 --trust-remote-code",
+      fmt::format("python3 -m sglang.launch_server --model-path {} --trust-remote-code", model_path),
       fmt::format("--tp-size {}", ranks)};
   if (layout.pp > 1) {
     parts.push_back(fmt::format("--pp-size {}", layout.pp));
@@ -71,7 +77,7 @@ std::string sglang_command(const Deployment& deployment) {
 }
 
 // Flags: vllm-project/vllm, vllm/engine/arg_utils.py. Experts lie over tp x dp ranks; a node starts its own dp ranks.
-std::string vllm_command(const Deployment& deployment) {
+std::string vllm_command(const Deployment& deployment, const std::string& model_path) {
   const RankLayout& rank = deployment.decode.rank;
   const model::ParallelLayout& layout = rank.layout;
   const bool has_experts_spread = layout.ep > 1;
@@ -79,7 +85,7 @@ std::string vllm_command(const Deployment& deployment) {
     model::throw_input_error(
         "--emit vllm: ep {} of {} ranks: vLLM spreads experts over all ranks or none", layout.ep, layout.stage_len());
   }
-  std::vector<std::string> parts{"vllm serve deepseek-ai/DeepSeek-V3 --trust-remote-code",
+  std::vector<std::string> parts{fmt::format("vllm serve {} --trust-remote-code", model_path),
                                  fmt::format("--tensor-parallel-size {}", layout.tp)};
   if (layout.pp > 1) {
     parts.push_back(fmt::format("--pipeline-parallel-size {}", layout.pp));
@@ -119,12 +125,12 @@ std::string vllm_command(const Deployment& deployment) {
 
 }  // namespace
 
-std::string launch_command(const Deployment& deployment, const std::string& engine) {
+std::string launch_command(const Deployment& deployment, const std::string& engine, const std::string& model) {
   if (engine == "sglang") {
-    return sglang_command(deployment);
+    return sglang_command(deployment, repository_of(model));
   }
   if (engine == "vllm") {
-    return vllm_command(deployment);
+    return vllm_command(deployment, repository_of(model));
   }
   model::throw_input_error("--emit {}: expected sglang or vllm", model::printable(engine));
 }

@@ -29,7 +29,9 @@ int run_search(SearchFlags& flags) {
   const simulator::SearchResult result = simulator::search(request, fits, flags.deployment.changes, curves);
   if (!flags.emit.empty()) {
     // The last one has most tokens/s a GPU.
-    fmt::print("{}", simulator::launch_command(result.pareto.back().deployment, flags.emit));
+    fmt::print("{}",
+               simulator::launch_command(
+                   result.pareto.back().deployment, flags.emit, request.base.model.value_or("deepseek-v3")));
     return kExitOk;
   }
   const OutputFlags& output = flags.deployment.output;

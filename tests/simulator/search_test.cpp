@@ -71,16 +71,18 @@ TEST(LaunchCommand, NamesTheDegreesAsTheEnginesCountThem) {
   const Deployment deployment = build_deployment(
       {.gpu = "h100", .batch = 64, .redundant_experts = 32, .eplb = true, .layout = parse_shorthand("tp2dp8ep16")});
   // SGLang's tp counts all ranks; vLLM's those of one attention group.
-  const std::string sglang = launch_command(deployment, "sglang");
+  const std::string sglang = launch_command(deployment, "sglang", "deepseek-v3");
   EXPECT_NE(sglang.find("--tp-size 16"), std::string::npos) << sglang;
   EXPECT_NE(sglang.find("--dp-size 8 --enable-dp-attention"), std::string::npos);
   EXPECT_NE(sglang.find("--ep-num-redundant-experts 32"), std::string::npos);
   EXPECT_NE(sglang.find("--nnodes 2"), std::string::npos);
-  const std::string vllm = launch_command(deployment, "vllm");
+  const std::string vllm = launch_command(deployment, "vllm", "/models/own");
   EXPECT_NE(vllm.find("--tensor-parallel-size 2"), std::string::npos) << vllm;
   EXPECT_NE(vllm.find("--data-parallel-size 8 --data-parallel-size-local 4"), std::string::npos);
+  EXPECT_NE(sglang.find("--model-path deepseek-ai/DeepSeek-V3 "), std::string::npos);
+  EXPECT_NE(vllm.find("vllm serve /models/own "), std::string::npos);
   EXPECT_NE(vllm.find("--enable-expert-parallel"), std::string::npos);
-  EXPECT_THROW(launch_command(deployment, "tgi"), model::InputError);
+  EXPECT_THROW(launch_command(deployment, "tgi", "deepseek-v3"), model::InputError);
 }
 
 }  // namespace
