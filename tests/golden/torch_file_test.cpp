@@ -8,6 +8,7 @@
 
 #include "tests/golden/torch_fixture.hpp"
 #include "tests/model/hostile.hpp"
+#include "tests/paths.hpp"
 #include "tests/temp_dir.hpp"
 
 namespace {
@@ -38,7 +39,7 @@ std::string refusal_of_tensor(const TensorArguments& arguments) {
 // dtype's name, n > 2, n.t(), n[:, 2], n[:1].expand(2, 3), Parameter(n), tensor(5.), zeros(0, 3), (n, [n + 1, None]), and a
 // dictionary of an int, float, bool, str and n[1] under the key 4.
 TEST(TorchFile, APyTorchFileGivesItsTensors) {
-  const auto list = golden::read_torch_file(std::filesystem::path(DSV3_SOURCE_DIR) / "tests/golden/data/torch_2_15.pt");
+  const auto list = golden::read_torch_file(source_dir() / "tests/golden/data/torch_2_15.pt");
   const std::map<std::string, model::TensorView> tensors(list.begin(), list.end());
   EXPECT_EQ(tensors.size(), 18U);
   const std::map<std::string, DType> dtypes{{"float64", DType::kF64},
@@ -71,7 +72,7 @@ TEST(TorchFile, APyTorchFileGivesItsTensors) {
 }
 
 TEST(TorchFile, EveryCutOfAPyTorchFileIsRefused) {
-  const std::string whole = read_bytes(std::filesystem::path(DSV3_SOURCE_DIR) / "tests/golden/data/torch_2_15.pt");
+  const std::string whole = read_bytes(source_dir() / "tests/golden/data/torch_2_15.pt");
   for (size_t length = 0; length < whole.size(); length += 7) {
     EXPECT_NE(refusal(whole.substr(0, length)), "") << length;
   }

@@ -7,6 +7,7 @@
 
 #include "tests/model/hostile.hpp"
 #include "tests/model/tiny_checkpoint.hpp"
+#include "tests/paths.hpp"
 
 namespace model {
 namespace {
@@ -205,7 +206,7 @@ TEST(Checkpoint, IgnoredPrefix_LetsUnknownTensorsPass) {
 }
 
 TEST(Checkpoint, TrainedMini_Opens) {
-  const Checkpoint checkpoint(std::filesystem::path(DSV3_SOURCE_DIR) / "golden/data/mini/checkpoint");
+  const Checkpoint checkpoint(source_dir() / "golden/data/mini/checkpoint");
   EXPECT_EQ(checkpoint.config().vocab_size, 2048);
   EXPECT_TRUE(checkpoint.config().quantization.has_value());
   EXPECT_EQ(checkpoint.weight("model.layers.0.self_attn.kv_a_proj_with_mqa.weight_scale_inv").shape, (Shape{2, 2}));

@@ -12,11 +12,12 @@
 #include "model/probe.hpp"
 #include "reference/tokens.hpp"
 #include "reference/transformer.hpp"
+#include "tests/paths.hpp"
 
 namespace reference {
 
 inline const model::Checkpoint& mini() {
-  static const model::Checkpoint checkpoint(std::filesystem::path(DSV3_SOURCE_DIR) / "golden/data/mini/checkpoint");
+  static const model::Checkpoint checkpoint(source_dir() / "golden/data/mini/checkpoint");
   return checkpoint;
 }
 

@@ -8,6 +8,7 @@
 
 #include "reference/generate/generator.hpp"
 #include "reference/values.hpp"
+#include "tests/paths.hpp"
 #include "tests/reference/bits_of_runs.hpp"
 
 namespace reference {
@@ -24,7 +25,7 @@ struct Stored {
 };
 
 std::vector<Stored> stored_prompts() {
-  std::ifstream file(std::filesystem::path(DSV3_SOURCE_DIR) / "golden/data/mini/prompts.jsonl");
+  std::ifstream file(source_dir() / "golden/data/mini/prompts.jsonl");
   std::vector<Stored> all;
   for (std::string line; std::getline(file, line);) {
     const auto json = nlohmann::json::parse(line);

@@ -1,6 +1,7 @@
 // Sixty rows of each measured set (data/tensor_core/README.md): the recipe gives every bit, a step changed by one does not.
 #include <gtest/gtest.h>
 
+#include "tests/paths.hpp"
 #include "tests/reference/tensor_core_vectors.hpp"
 
 namespace reference::tensor_core {
@@ -9,7 +10,7 @@ namespace {
 class TensorCoreMeasured : public testing::TestWithParam<NamedSet> {
  protected:
   [[nodiscard]] VectorSet read() const {
-    const std::string folder = std::string(DSV3_SOURCE_DIR) + "/tests/reference/data/tensor_core/";
+    const std::string folder = (source_dir() / "tests/reference/data/tensor_core/").string();
     return read_vectors(folder + GetParam().file, GetParam().format);
   }
 };

@@ -6,6 +6,7 @@
 
 #include "model/check.hpp"
 #include "simulator/accounting.hpp"
+#include "tests/paths.hpp"
 #include "tests/temp_dir.hpp"
 
 namespace simulator {
@@ -156,7 +157,7 @@ TEST(LoadModel, FileOrItsDirectory_IsReadByItsKindOfAttention) {
   write_bytes(directory / "config.json", llama_2_7b().dump());
   EXPECT_EQ(load_model((directory / "config.json").string()).attention, "MHA");
   EXPECT_EQ(load_model(directory.path().string()).attention, "MHA");
-  EXPECT_EQ(load_model(std::string(DSV3_SOURCE_DIR) + "/golden/data/mini/checkpoint").attention, "MLA");
+  EXPECT_EQ(load_model((source_dir() / "golden/data/mini/checkpoint").string()).attention, "MLA");
   write_bytes(directory / "broken.json", "{");
   EXPECT_THROW(load_model((directory / "broken.json").string()), model::InputError);
   write_bytes(directory / "list.json", "[]");

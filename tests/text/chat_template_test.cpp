@@ -1,6 +1,7 @@
 // Chat templates, in the constructs that DeepSeek's are written in. Expected texts: jinja2 3.1.6 with trim_blocks and lstrip_blocks,
 // or the rules of its documentation worked out by hand.
 #include "text/chat_template.hpp"
+#include "tests/paths.hpp"
 
 #include <gtest/gtest.h>
 
@@ -112,7 +113,7 @@ TEST_F(Chat, ConstructsOutsideTheSubsetAreRefusedByName) {
 }
 
 TEST_F(Chat, ACheckpointWithoutFormatIsRefused) {
-  const auto mini = std::filesystem::path(DSV3_SOURCE_DIR) / "golden/data/mini/checkpoint";
+  const auto mini = source_dir() / "golden/data/mini/checkpoint";
   EXPECT_THROW(text::ChatTemplate::load(mini), model::InputError);
 }
 

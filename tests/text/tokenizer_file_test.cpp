@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "model/check.hpp"
+#include "tests/paths.hpp"
 #include "tests/temp_dir.hpp"
 #include "text/tokenizer.hpp"
 
@@ -12,7 +13,7 @@ namespace {
 
 using nlohmann::json;
 
-const std::filesystem::path kMini = std::filesystem::path(DSV3_SOURCE_DIR) / "golden/data/mini/checkpoint";
+const std::filesystem::path kMini = source_dir() / "golden/data/mini/checkpoint";
 
 const json& mini_file() {
   static const json kFile = json::parse(read_bytes(kMini / "tokenizer.json"));

@@ -1,5 +1,6 @@
 // The tokenizer of the small checkpoint. Expected ids and texts: Hugging Face tokenizers 0.23.3 on the same tokenizer.json.
 #include "text/tokenizer.hpp"
+#include "tests/paths.hpp"
 
 #include <gtest/gtest.h>
 
@@ -14,7 +15,7 @@ namespace {
 using text::SpecialTokens;
 using Ids = std::vector<int32_t>;
 
-const std::filesystem::path kMini = std::filesystem::path(DSV3_SOURCE_DIR) / "golden/data/mini";
+const std::filesystem::path kMini = source_dir() / "golden/data/mini";
 
 const text::Tokenizer& mini() {
   static const text::Tokenizer kTokenizer = text::Tokenizer::load(kMini / "checkpoint");

@@ -7,6 +7,7 @@
 
 #include "golden/verdict.hpp"
 #include "tests/golden/torch_fixture.hpp"
+#include "tests/paths.hpp"
 #include "tests/temp_dir.hpp"
 #include "tests/tools/verifier.hpp"
 
@@ -16,7 +17,7 @@ namespace {
 using model::TensorView;
 
 const Fixture& mini() {
-  static const Fixture fixture(std::filesystem::path(DSV3_SOURCE_DIR) / "golden/data/mini");
+  static const Fixture fixture(source_dir() / "golden/data/mini");
   return fixture;
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "tests/paths.hpp"
 #include "tests/tools/verifier.hpp"
 #include "tools/trials.hpp"
 
@@ -13,7 +14,7 @@ namespace {
 using golden::Verdict;
 using model::TensorView;
 
-const std::string kMini = std::string(DSV3_SOURCE_DIR) + "/golden/data/mini/checkpoint";
+const std::string kMini = (source_dir() / "golden/data/mini/checkpoint").string();
 // Two sequences, then a token for each of them.
 const std::vector<golden::Case> kCases{{.name = "b", .sequences = {{5, 6, 7}, {8, 9, 10}}},
                                        {.name = "step", .after = "b", .sequences = {{11}, {12}}}};

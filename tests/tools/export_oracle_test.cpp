@@ -8,6 +8,7 @@
 
 #include "model/checkpoint.hpp"
 #include "model/safetensors.hpp"
+#include "tests/paths.hpp"
 #include "tests/temp_dir.hpp"
 #include "tools/export.hpp"
 #include "tools/record.hpp"
@@ -47,7 +48,7 @@ TEST(Export, NanoLoadsInTransformers_AndItsLogitsAreThoseOfExactMode) {
   const TempDir folder;
   const auto generated = synthetic::open_synthetic("synthetic:nano");
   export_checkpoint(*generated, folder / "checkpoint", true);
-  const std::string script = std::string(DSV3_SOURCE_DIR) + "/tests/tools/hf_logits.py";
+  const std::string script = (source_dir() / "tests/tools/hf_logits.py").string();
   const std::string command = fmt::format("{} '{}' '{}' {} '{}' > '{}' 2>&1",
                                           python(),
                                           script,

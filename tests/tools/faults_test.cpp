@@ -1,5 +1,6 @@
 // Every planted fault is seen on the fixture that it names, at the op where it starts and nowhere else.
 #include "tools/faults.hpp"
+#include "tests/paths.hpp"
 
 #include <fnmatch.h>
 #include <gtest/gtest.h>
@@ -51,7 +52,7 @@ TEST(Faults, IdsAreUnique_AndThereAreThirtyOfOurOwn) {
 }
 
 TEST(Faults, EachIsListedInTheDocs) {
-  const std::string text = read_bytes(std::string(DSV3_SOURCE_DIR) + "/docs/faults.md");
+  const std::string text = read_bytes((source_dir() / "docs/faults.md").string());
   for (const Fault& fault : all_faults()) {
     EXPECT_NE(text.find("| `" + fault.id + "` | " + fault.description + " |"), std::string::npos) << fault.id;
   }

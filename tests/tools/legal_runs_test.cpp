@@ -1,6 +1,7 @@
 // Runs that another correct engine could have produced pass: other orders of sums, other published rules, threads, chunks, forms
 // of attention. A false alarm is worth as little as a missed fault.
 #include "tools/legal_runs.hpp"
+#include "tests/paths.hpp"
 
 #include <gtest/gtest.h>
 
@@ -37,8 +38,8 @@ TEST_P(LegalRuns, NoneIsCalledAFault) {
 
 TEST(LegalRunsOnMini, NoneIsCalledAFault) {
   Trials trials(2);
-  const std::string checkpoint = std::string(DSV3_SOURCE_DIR) + "/golden/data/mini/checkpoint";
-  const auto all = golden::read_cases(std::filesystem::path(DSV3_SOURCE_DIR) / "golden/data/mini/prompts.json");
+  const std::string checkpoint = (source_dir() / "golden/data/mini/checkpoint").string();
+  const auto all = golden::read_cases(source_dir() / "golden/data/mini/prompts.json");
   for (uint64_t seed = 0; seed < 6; ++seed) {
     expect_no_alarm(trials, {checkpoint, golden::select_cases(all, {"p2", "d0"})}, seed);
   }

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "golden/ranks.hpp"
+#include "tests/paths.hpp"
 #include "tests/tools/verifier.hpp"
 
 namespace tools {
@@ -14,7 +15,7 @@ using golden::Verdict;
 using model::TensorView;
 
 const Fixture& mini() {
-  static const Fixture fixture(std::filesystem::path(DSV3_SOURCE_DIR) / "golden/data/mini");
+  static const Fixture fixture(source_dir() / "golden/data/mini");
   return fixture;
 }
 

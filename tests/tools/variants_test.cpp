@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "reference/variants.hpp"
+#include "tests/paths.hpp"
 #include "tests/tools/verifier.hpp"
 
 namespace tools {
@@ -32,7 +33,7 @@ std::vector<reference::Variant> single_variants(const reference::Rules& profile)
 }
 
 const Fixture& mini() {
-  static const Fixture fixture(std::filesystem::path(DSV3_SOURCE_DIR) / "golden/data/mini");
+  static const Fixture fixture(source_dir() / "golden/data/mini");
   return fixture;
 }
 

@@ -7,6 +7,7 @@
 #include <random>
 
 #include "golden/verdict.hpp"
+#include "tests/paths.hpp"
 #include "tests/tools/verifier.hpp"
 
 namespace tools {
@@ -16,7 +17,7 @@ using golden::OpStatus;
 using golden::Verdict;
 
 const Fixture& mini() {
-  static const Fixture fixture(std::filesystem::path(DSV3_SOURCE_DIR) / "golden/data/mini");
+  static const Fixture fixture(source_dir() / "golden/data/mini");
   return fixture;
 }
 
