@@ -62,15 +62,6 @@ double balance(const Hardware& hardware) {
   return std::log(peak.fp8_math / peak.memory);
 }
 
-// Kernels are written for a generation: what is reached of the peak carries over best within one.
-int generation(const Hardware& hardware) {
-  constexpr double kBlackwellNvlink = 800;
-  if (!hardware.fp8_dense_tflops) {
-    return 0;
-  }
-  return hardware.nvlink_gb_per_s.value >= kBlackwellNvlink ? 2 : 1;
-}
-
 }  // namespace
 
 std::vector<Calibration> parse_calibrations(std::string_view json_text, const std::string& origin) {
@@ -145,8 +136,9 @@ std::vector<ChosenFit> choose_fits(const std::vector<Calibration>& calibrations,
       double distance = 0;
       if (calibration.gpu != hardware.name) {
         const Hardware other = load_hardware(calibration.gpu);
-        distance = 1e-6 + std::abs(balance(other) - balance(hardware)) +
-                   kOtherGeneration * std::abs(generation(other) - generation(hardware));
+        distance =
+            1e-6 + std::abs(balance(other) - balance(hardware)) +
+            kOtherGeneration * std::abs(static_cast<int>(generation(other)) - static_cast<int>(generation(hardware)));
       }
       if (best == nullptr || distance < best_distance) {
         best = &*fit;

@@ -72,6 +72,22 @@ double checked(double value, const char* flag, double most) {
   return value;
 }
 
+double share(double value, const char* flag, double most) {
+  if (!(value >= 0) || value > most) {
+    model::throw_input_error("{} {}: expected a number from 0 to {}", flag, value, most);
+  }
+  return value;
+}
+
+double chunk_tokens(double value) {
+  constexpr double kFewest = 16;
+  constexpr double kMost = 1 << 20;
+  if (!(value >= kFewest) || value > kMost) {
+    model::throw_input_error("--prefill-chunk {}: expected {} to {} tokens", value, kFewest, kMost);
+  }
+  return value;
+}
+
 model::ModelConfig load_config(const std::string& name) {
   if (name == "deepseek-v3" || name == "kimi-k2") {
     return model::built_in_config(name);  // no catalogue: an estimate starts in milliseconds
@@ -123,6 +139,8 @@ std::string preset_names() {
 Deployment build_deployment(const DeploymentRequest& asked) {
   constexpr double kMostTokens = 1 << 20;
   constexpr double kMostRequests = 1e7;
+  constexpr double kMostCv = 10;
+  constexpr double kMostPrefixHit = 0.99;
   const DeploymentRequest request = with_preset(asked);
   Deployment deployment{.config = load_config(request.model.value_or("deepseek-v3")),
                         .hardware = load_hardware(request.gpu.value_or("h200")),
@@ -146,12 +164,14 @@ Deployment build_deployment(const DeploymentRequest& asked) {
                          .concurrency = request.concurrency
                                             ? checked(*request.concurrency, "--concurrency", kMostRequests)
                                             : checked(request.batch.value_or(32), "--bs", 1 << 16) * dp_ranks,
+                         .prompt_cv = share(request.prompt_cv, "--isl-cv", kMostCv),
+                         .answer_cv = share(request.answer_cv, "--osl-cv", kMostCv),
+                         .prefix_hit = share(request.prefix_hit, "--prefix-hit", kMostPrefixHit),
+                         .prefill_chunk = request.prefill_chunk ? chunk_tokens(*request.prefill_chunk) : 0,
+                         .steps_per_chunk = checked(request.steps_per_chunk, "--steps-per-chunk", kMostTokens),
                          .acceptance = request.acceptance};
   deployment.decode_only = request.decode_only;
   deployment.memory_frac = checked(request.memory_frac.value_or(0.92), "--memory-frac", 1);
-  constexpr double kBlackwellNvlink = 800;
-  deployment.is_fitted =
-      deployment.hardware.nvlink_gb_per_s.value >= kBlackwellNvlink && deployment.engine.name != "vllm";
   return deployment;
 }
 

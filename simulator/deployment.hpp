@@ -17,6 +17,11 @@ struct DeploymentRequest {
   std::optional<std::string> engine = {};
   std::optional<double> prompt_tokens = {};
   std::optional<double> answer_tokens = {};
+  double prompt_cv = 0;
+  double answer_cv = 0;
+  double prefix_hit = 0;
+  std::optional<double> prefill_chunk = {};
+  double steps_per_chunk = 1;
   std::optional<double> batch = {};        // of a DP rank
   std::optional<double> concurrency = {};  // of all; in place of batch
   std::optional<std::string> kv_dtype = {};

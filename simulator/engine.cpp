@@ -9,6 +9,7 @@
 #include "model/printable.hpp"
 #include "model/strict_json.hpp"
 #include "simulator/data_files.hpp"
+#include "simulator/json_file.hpp"
 
 namespace simulator {
 namespace {
@@ -28,13 +29,13 @@ constexpr std::array kConstants{NamedConstant{"stream_factor", &EngineProfile::s
                                 NamedConstant{"log_spread", &EngineProfile::log_spread}};
 
 std::vector<EngineProfile> built_in_engines() {
-  return parse_engines(data_file("calibration/engines.json"), "built-in engines");
+  return parse_engines(model::parse_strict_json(data_file("calibration/engines.json"), "built-in engines", kMaxDepth),
+                       "built-in engines");
 }
 
 }  // namespace
 
-std::vector<EngineProfile> parse_engines(std::string_view json_text, const std::string& origin) {
-  const nlohmann::json document = model::parse_strict_json(json_text, origin, kMaxDepth);
+std::vector<EngineProfile> parse_engines(const nlohmann::json& document, const std::string& origin) {
   if (!document.is_object() || document.empty()) {
     model::throw_input_error("{}: expected an object with the constants of each engine", origin);
   }
@@ -45,7 +46,8 @@ std::vector<EngineProfile> parse_engines(std::string_view json_text, const std::
     if (!fields) {
       names.refuse(name, "expected an object of constants");
     }
-    EngineProfile engine{.name = name, .source = fields->text_or("source", "")};
+    EngineProfile engine{
+        .name = name, .measured_on = fields->text_or("measured_on", ""), .source = fields->text_or("source", "")};
     for (const NamedConstant& constant : kConstants) {
       engine.*constant.member = fields->non_negative_number_or(constant.name, engine.*constant.member);
     }
@@ -64,6 +66,7 @@ std::string engines_json(const std::vector<EngineProfile>& engines) {
     for (const NamedConstant& constant : kConstants) {
       object[constant.name] = engine.*constant.member;
     }
+    object["measured_on"] = engine.measured_on;
     object["source"] = engine.source;
   }
   return document.dump(1) + "\n";
@@ -78,12 +81,25 @@ std::string engine_names() {
 }
 
 EngineProfile load_engine(const std::string& name) {
+  if (name.ends_with(".json")) {
+    const std::vector<EngineProfile> engines = parse_engines(read_json_file(name), name);
+    if (engines.size() != 1) {
+      model::throw_input_error("--engine {}: holds {} engines, expected one", model::printable(name), engines.size());
+    }
+    return engines.front();
+  }
   const std::vector<EngineProfile> engines = built_in_engines();
   const auto found = std::ranges::find(engines, name, &EngineProfile::name);
   if (found == engines.end()) {
-    model::throw_input_error("--engine {}: expected one of {}", model::printable(name), engine_names());
+    model::throw_input_error(
+        "--engine {}: expected one of {}, or a file that calibrate wrote", model::printable(name), engine_names());
   }
   return *found;
+}
+
+bool is_measured_on(const EngineProfile& engine, const Hardware& hardware) {
+  return engine.measured_on == "any" || engine.measured_on == hardware.name ||
+         (engine.measured_on == "blackwell" && generation(hardware) == Generation::kBlackwell);
 }
 
 }  // namespace simulator

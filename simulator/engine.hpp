@@ -1,9 +1,11 @@
 // What a serving engine adds to its kernels, as a few constants for each engine, fitted once to published end-to-end measurements.
 #pragma once
 
+#include <nlohmann/json_fwd.hpp>
 #include <string>
-#include <string_view>
 #include <vector>
+
+#include "simulator/hardware.hpp"
 
 namespace simulator {
 
@@ -14,18 +16,21 @@ struct EngineProfile {
   double prefill_factor = 1;      // the same for prefill, launches and padding included
   double b300_scores_factor = 1;  // attention of a prompt on B300 over what B300's peak promises: a fallback kernel
   double early_blackwell_layer_us = 0;  // a layer of a 2025 release on Blackwell over a later one
+  std::string measured_on = {};         // a hardware file's stem, "blackwell" for its generation, "any"; empty: nowhere
   // Standard deviation of log(predicted / measured), as if normal: the 90 % quantile of rows left out of the fit over 1.645.
   double log_spread = 0;
   std::string source = {};
 };
 
-// {name: {constant: number, ..., "source": text}}. Throws InputError.
-std::vector<EngineProfile> parse_engines(std::string_view json_text, const std::string& origin);
+// {name: {constant: number, ..., "measured_on": text, "source": text}}. Throws InputError.
+std::vector<EngineProfile> parse_engines(const nlohmann::json& document, const std::string& origin);
 std::string engines_json(const std::vector<EngineProfile>& engines);
 
 // "ideal, sglang, trtllm, vllm".
 std::string engine_names();
-// Throws InputError.
+// A name of engine_names(), or a file (*.json) of one engine, as calibrate writes it. Throws InputError.
 EngineProfile load_engine(const std::string& name);
+// Whether the engine's constants come from measurements on this GPU or its generation.
+bool is_measured_on(const EngineProfile& engine, const Hardware& hardware);
 
 }  // namespace simulator

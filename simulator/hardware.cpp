@@ -84,6 +84,14 @@ const std::vector<Hardware>& built_in_hardware() {
 
 }  // namespace
 
+Generation generation(const Hardware& hardware) {
+  constexpr double kBlackwellNvlink = 800;
+  if (!hardware.fp8_dense_tflops) {
+    return Generation::kBeforeFp8;
+  }
+  return hardware.nvlink_gb_per_s.value >= kBlackwellNvlink ? Generation::kBlackwell : Generation::kHopper;
+}
+
 std::string built_in_hardware_names() {
   std::string names;
   for (const HardwareFile& file : hardware_files()) {

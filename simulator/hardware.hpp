@@ -25,6 +25,11 @@ struct Hardware {
   Figure nic_gb_per_s;        // network of one GPU, one direction
 };
 
+// Kernels are written for a generation: what they reach of the peaks carries over best within one.
+enum class Generation { kBeforeFp8, kHopper, kBlackwell };
+// By what the hardware has: FP8, and NVLink of 800 GB/s or more.
+Generation generation(const Hardware& hardware);
+
 // The text of a hardware file: one object with "title" and, under the names above, {"value": number, "source": text}. `origin`
 // opens every message. Throws InputError naming the field.
 Hardware parse_hardware(std::string_view json_text, const std::string& name, const std::string& origin);

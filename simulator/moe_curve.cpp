@@ -103,10 +103,23 @@ MoeLayerTime MoeCurve::at(double num_tokens) {
   return blend(below, grid_point(grid_tokens(step + 1)), part);
 }
 
-std::vector<MoeLayerTime> MoeCurve::sampled_steps(double num_tokens, int64_t num_layers, int64_t num_steps) const {
+MoeDeployment MoeCurve::with_tokens(double num_tokens) const {
   MoeDeployment deployment = deployment_;
   deployment.tokens_per_rank = std::max(1.0, std::round(num_tokens)) / real(deployment.num_ranks);
-  return sample_moe_step(deployment, layers(std::llround(num_tokens), num_layers), num_steps, kSeed);
+  return deployment;
+}
+
+std::vector<MoeLayerTime> MoeCurve::sampled_steps(double num_tokens, int64_t num_layers, int64_t num_steps) const {
+  return sample_moe_step(with_tokens(num_tokens), layers(std::llround(num_tokens), num_layers), num_steps, kSeed);
+}
+
+std::vector<std::vector<MoeRankTime>> MoeCurve::sampled_ranks(double num_tokens, int64_t num_layers) const {
+  const MoeDeployment deployment = with_tokens(num_tokens);
+  std::vector<std::vector<MoeRankTime>> ranks;
+  for (const MoeLayer& layer : layers(std::llround(num_tokens), num_layers)) {
+    ranks.push_back(sample_moe_ranks(deployment, layer, static_cast<int64_t>(ranks.size()), 0, kSeed));
+  }
+  return ranks;
 }
 
 MoeCurve& MoeCurves::curve(MoeDeployment deployment,

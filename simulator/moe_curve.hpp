@@ -27,11 +27,15 @@ class MoeCurve {
   // `num_steps` samples of the sum over `num_layers` layers.
   [[nodiscard]] std::vector<MoeLayerTime> sampled_steps(double num_tokens, int64_t num_layers, int64_t num_steps) const;
 
+  // One step of those, rank by rank. [num_layers][ranks]
+  [[nodiscard]] std::vector<std::vector<MoeRankTime>> sampled_ranks(double num_tokens, int64_t num_layers) const;
+
   [[nodiscard]] const AllToAll& all_to_all() const { return all_to_all_; }
   [[nodiscard]] const MoeDeployment& deployment() const { return deployment_; }
 
  private:
   [[nodiscard]] std::vector<MoeLayer> layers(int64_t num_tokens, int64_t num_layers) const;
+  [[nodiscard]] MoeDeployment with_tokens(double num_tokens) const;
   [[nodiscard]] const MoeLayerTime& grid_point(int64_t num_tokens);
 
   MoeDeployment deployment_;

@@ -21,7 +21,7 @@ AllToAll all_to_all_of(const MoeDeployment& deployment) {
                    .num_experts = deployment.router.num_experts});
 }
 
-void check_deployment(const MoeDeployment& deployment, const MoeLayer& layer) {
+const MoeDeployment& checked(const MoeDeployment& deployment, const MoeLayer& layer) {
   if (deployment.num_ranks < 1 || !(deployment.tokens_per_rank * static_cast<double>(deployment.num_ranks) >= 0.5)) {
     model::throw_input_error("{} ranks with {} tokens each: expected at least one rank and one token",
                              deployment.num_ranks,
@@ -31,6 +31,7 @@ void check_deployment(const MoeDeployment& deployment, const MoeLayer& layer) {
   CHECK_EQ(static_cast<int64_t>(layer.popularity.size()), deployment.router.num_experts);
   CHECK_EQ(layer.placement.num_experts, deployment.router.num_experts);
   CHECK_EQ(layer.placement.num_ranks, deployment.num_ranks);
+  return deployment;
 }
 
 // Mean of a slot's rows rounded up to whole tiles, rows being normal: the sum over tiles of the chance that it is needed.
@@ -42,76 +43,92 @@ double padded_mean(double mean, double stddev, double active_chance) {
   return static_cast<double>(kTileRows) * tiles;
 }
 
-// Adds up ranks: the mean of each part, and the slowest of dispatch with compute and of combine.
-class RankMaximum {
- public:
-  void add(const RankLoad& load, double dispatch_us, double compute_us, double combine_us) {
-    sum_.mean_rows += static_cast<double>(load.num_tokens);
-    sum_.mean_active_experts += static_cast<double>(load.num_active_experts);
-    sum_.dispatch_us += dispatch_us;
-    sum_.compute_us += compute_us;
-    sum_.combine_us += combine_us;
-    slowest_before_ = std::max(slowest_before_, dispatch_us + compute_us);
-    slowest_combine_ = std::max(slowest_combine_, combine_us);
-    num_ranks_ += 1;
+// The mean of each part, and the slowest of dispatch with compute and of combine.
+MoeLayerTime layer_time(const std::vector<MoeRankTime>& ranks) {
+  MoeLayerTime sum;
+  double slowest_before_us = 0;
+  double slowest_combine_us = 0;
+  for (const MoeRankTime& rank : ranks) {
+    sum.mean_rows += static_cast<double>(rank.load.num_tokens);
+    sum.mean_active_experts += static_cast<double>(rank.load.num_active_experts);
+    sum.dispatch_us += rank.dispatch_us;
+    sum.compute_us += rank.compute_us;
+    sum.combine_us += rank.combine_us;
+    slowest_before_us = std::max(slowest_before_us, rank.dispatch_us + rank.compute_us);
+    slowest_combine_us = std::max(slowest_combine_us, rank.combine_us);
   }
+  const auto num_ranks = static_cast<double>(ranks.size());
+  MoeLayerTime time{.dispatch_us = sum.dispatch_us / num_ranks,
+                    .compute_us = sum.compute_us / num_ranks,
+                    .combine_us = sum.combine_us / num_ranks,
+                    .mean_rows = sum.mean_rows / num_ranks,
+                    .mean_active_experts = sum.mean_active_experts / num_ranks};
+  // Rounding may leave a tiny negative number where all ranks are equal.
+  time.wait_us = std::max(0.0, slowest_before_us + slowest_combine_us - time.total_us());
+  return time;
+}
 
-  [[nodiscard]] MoeLayerTime time() const {
-    MoeLayerTime time{.dispatch_us = sum_.dispatch_us / num_ranks_,
-                      .compute_us = sum_.compute_us / num_ranks_,
-                      .combine_us = sum_.combine_us / num_ranks_,
-                      .mean_rows = sum_.mean_rows / num_ranks_,
-                      .mean_active_experts = sum_.mean_active_experts / num_ranks_};
-    // Rounding may leave a tiny negative number where all ranks are equal.
-    time.wait_us = std::max(0.0, slowest_before_ + slowest_combine_ - time.total_us());
-    return time;
+// Samples of one layer, rank by rank.
+class RankSampler {
+ public:
+  RankSampler(const MoeDeployment& deployment, const MoeLayer& layer, int64_t layer_idx, uint64_t seed)
+      : deployment_(deployment),
+        layer_(layer),
+        layer_idx_(layer_idx),
+        seed_(seed),
+        all_to_all_(all_to_all_of(checked(deployment, layer))),
+        traffic_(all_to_all_,
+                 deployment.backend,
+                 deployment.router,
+                 layer.placement,
+                 deployment.tokens_per_rank,
+                 layer.popularity,
+                 seed) {}
+
+  [[nodiscard]] std::vector<MoeRankTime> ranks(int64_t step) const {
+    CounterRandom random(seed_, kCountStream, layer_idx_, step);
+    const std::vector<int64_t> counts =
+        sample_expert_counts(layer_.popularity, traffic_.num_tokens(), deployment_.router.experts_per_token, random);
+    const std::vector<RankLoad> loads = traffic_.loads(counts, step);
+    std::vector<MoeRankTime> times(loads.size());
+    std::vector<double> rows(loads.size());
+    for (size_t rank = 0; rank < loads.size(); ++rank) {
+      times[rank] = {.load = loads[rank], .compute_us = deployment_.expert_time(loads[rank])};
+      rows[rank] = static_cast<double>(loads[rank].num_tokens);
+    }
+    if (deployment_.has_all_to_all) {
+      const std::vector<TierCopies> copies = traffic_.copies(rows);
+      for (size_t rank = 0; rank < loads.size(); ++rank) {
+        times[rank].dispatch_us = all_to_all_.dispatch_us(copies[rank]);
+        times[rank].combine_us = all_to_all_.combine_us(copies[rank]);
+      }
+    }
+    return times;
   }
 
  private:
-  MoeLayerTime sum_;
-  double slowest_before_ = 0;
-  double slowest_combine_ = 0;
-  double num_ranks_ = 0;
+  const MoeDeployment& deployment_;
+  const MoeLayer& layer_;
+  int64_t layer_idx_ = 0;
+  uint64_t seed_ = 0;
+  AllToAll all_to_all_;
+  LayerTraffic traffic_;
 };
 
 }  // namespace
 
+std::vector<MoeRankTime> sample_moe_ranks(
+    const MoeDeployment& deployment, const MoeLayer& layer, int64_t layer_idx, int64_t step, uint64_t seed) {
+  return RankSampler(deployment, layer, layer_idx, seed).ranks(step);
+}
+
 std::vector<MoeLayerTime> sample_moe_layer(
     const MoeDeployment& deployment, const MoeLayer& layer, int64_t layer_idx, int64_t num_steps, uint64_t seed) {
-  check_deployment(deployment, layer);
-  const AllToAll all_to_all = all_to_all_of(deployment);
-  const LayerTraffic traffic(all_to_all,
-                             deployment.backend,
-                             deployment.router,
-                             layer.placement,
-                             deployment.tokens_per_rank,
-                             layer.popularity,
-                             seed);
+  const RankSampler sampler(deployment, layer, layer_idx, seed);
   std::vector<MoeLayerTime> samples;
   samples.reserve(static_cast<size_t>(num_steps));
-  std::vector<double> rows(static_cast<size_t>(deployment.num_ranks));
   for (int64_t step = 0; step < num_steps; ++step) {
-    CounterRandom random(seed, kCountStream, layer_idx, step);
-    const std::vector<int64_t> counts =
-        sample_expert_counts(layer.popularity, traffic.num_tokens(), deployment.router.experts_per_token, random);
-    const std::vector<RankLoad> loads = traffic.loads(counts, step);
-    std::ranges::transform(
-        loads, rows.begin(), [](const RankLoad& load) { return static_cast<double>(load.num_tokens); });
-    RankMaximum ranks;
-    if (deployment.has_all_to_all) {
-      const std::vector<TierCopies> copies = traffic.copies(rows);
-      for (size_t rank = 0; rank < loads.size(); ++rank) {
-        ranks.add(loads[rank],
-                  all_to_all.dispatch_us(copies[rank]),
-                  deployment.expert_time(loads[rank]),
-                  all_to_all.combine_us(copies[rank]));
-      }
-    } else {
-      for (const RankLoad& load : loads) {
-        ranks.add(load, 0, deployment.expert_time(load), 0);
-      }
-    }
-    samples.push_back(ranks.time());
+    samples.push_back(layer_time(sampler.ranks(step)));
   }
   return samples;
 }
@@ -137,8 +154,7 @@ std::vector<MoeLayerTime> sample_moe_step(const MoeDeployment& deployment,
 }
 
 MoeLayerEstimate estimate_moe_layer(const MoeDeployment& deployment, const MoeLayer& layer, uint64_t seed) {
-  check_deployment(deployment, layer);
-  const AllToAll all_to_all = all_to_all_of(deployment);
+  const AllToAll all_to_all = all_to_all_of(checked(deployment, layer));
   const LayerTraffic traffic(all_to_all,
                              deployment.backend,
                              deployment.router,

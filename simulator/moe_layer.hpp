@@ -49,6 +49,18 @@ struct MoeLayer {
   Placement placement;
 };
 
+// What one rank works in one layer of one step.
+struct MoeRankTime {
+  RankLoad load = {};
+  double dispatch_us = 0;
+  double compute_us = 0;
+  double combine_us = 0;
+};
+
+// Step `step` of sample_moe_layer(), rank by rank. [num_ranks]
+std::vector<MoeRankTime> sample_moe_ranks(
+    const MoeDeployment& deployment, const MoeLayer& layer, int64_t layer_idx, int64_t step, uint64_t seed);
+
 // `num_steps` samples of the layer. Sample i depends on (seed, layer_idx, i) alone: the same numbers for every placement and
 // back end that one compares. Throws InputError for a deployment that cannot be.
 std::vector<MoeLayerTime> sample_moe_layer(

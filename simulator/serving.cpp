@@ -31,6 +31,36 @@ double real(int64_t value) {
   return static_cast<double>(value);
 }
 
+// One prompt in chunks, the first behind what the cache has.
+StepCost prompt_cost(const StepModel& model, const Workload& work, double tokens) {
+  const double cached = work.prefix_hit * tokens;
+  const double chunk = work.prefill_chunk > 0 ? work.prefill_chunk : tokens;
+  std::vector<StepCost> chunks;
+  for (double done = cached; done < tokens; done += chunk) {
+    chunks.push_back(model.prefill(done, std::min(chunk, tokens - done)));
+  }
+  return weighted_sum(chunks, 1);
+}
+
+// The mean over prompts of log-normal lengths, by the middles of five equally likely parts.
+StepCost mean_prompt(const StepModel& model, const Workload& work) {
+  if (work.prompt_cv == 0) {
+    return prompt_cost(model, work, work.prompt_tokens);
+  }
+  constexpr std::array kQuantiles{-1.28155, -0.52440, 0.0, 0.52440, 1.28155};  // of the normal, at 0.1, 0.3, ..., 0.9
+  const double sigma = std::sqrt(std::log1p(work.prompt_cv * work.prompt_cv));
+  double sum = 0;
+  for (const double quantile : kQuantiles) {
+    sum += std::exp(sigma * quantile);
+  }
+  std::vector<StepCost> prompts;
+  for (const double quantile : kQuantiles) {
+    const double share = std::exp(sigma * quantile) / sum * real(kQuantiles.size());
+    prompts.push_back(prompt_cost(model, work, work.prompt_tokens * share));
+  }
+  return weighted_sum(prompts, 1 / real(kQuantiles.size()));
+}
+
 // Everything about a point that the search for a steady state needs.
 struct Load {
   double sequences = 0;  // of a DP rank
@@ -64,6 +94,11 @@ void refuse_if_too_large(const Deployment& deployment, const MemoryBudget& budge
 
 }  // namespace
 
+// While it decodes, a request with a long answer is seen more often than one with a short answer.
+double Workload::mean_kv_len() const {
+  return prompt_tokens + answer_tokens / 2 * (1 + answer_cv * answer_cv);
+}
+
 double tokens_per_step(const std::vector<double>& acceptance) {
   double tokens = 1;
   double kept = 1;
@@ -84,7 +119,7 @@ Serving serve(const Deployment& deployment, const std::vector<ChosenFit>& fits, 
   serving.asked_sequences = work.concurrency / ranks;
   const MemoryRequest request{.sequences = serving.asked_sequences,
                               .tokens_per_sequence = work.prompt_tokens + work.answer_tokens,
-                              .prefill_chunk = work.prompt_tokens,
+                              .prefill_chunk = work.prefill_chunk > 0 ? work.prefill_chunk : work.new_prompt_tokens(),
                               .memory_frac = deployment.memory_frac};
   serving.memory = memory_budget(deployment.config, deployment.hardware, deployment.decode.rank, request);
   refuse_if_too_large(deployment, serving.memory);
@@ -93,10 +128,10 @@ Serving serve(const Deployment& deployment, const std::vector<ChosenFit>& fits, 
 
   const Pool& prompts = deployment.prefill ? *deployment.prefill : deployment.decode;
   const StepModel prefill(deployment.config, deployment.hardware, fits, deployment.engine, prompts.rank, curves);
-  serving.prompt = prefill.prefill(0, work.prompt_tokens);
+  serving.prompt = mean_prompt(prefill, work);
   const double prompt_ms = serving.prompt.total_us / kUsPerMs;
   const double yield = tokens_per_step(work.acceptance);
-  const double kv_len = work.prompt_tokens + work.answer_tokens / 2;
+  const double kv_len = work.mean_kv_len();
   const auto at = [&](double sequences) {
     // Stages work on different parts of the batch at once; a step of all of them is what a token waits for.
     const StepCost cost = decode.decode({.sequences = sequences / real(layout.pp), .kv_len = kv_len});
@@ -108,10 +143,18 @@ Serving serve(const Deployment& deployment, const std::vector<ChosenFit>& fits, 
     return load;
   };
   Load load = at(room);
-  // Disaggregated: requests arrive no faster than the prefill pool lets them through.
-  const double most_per_ms = real(prompts.rank.layout.dp * prompts.workers) / prompt_ms;
-  if (deployment.prefill) {
-    const auto fed = [&](const Load& point) { return most_per_ms * work.answer_tokens * point.step_ms / ranks; };
+  // Requests arrive no faster than prefill lets them through: its own pool, or the chunks between decode steps.
+  const bool is_chunked = !deployment.prefill && !deployment.decode_only && work.prefill_chunk > 0;
+  const double num_chunks =
+      is_chunked ? work.new_prompt_tokens() / std::min(work.prefill_chunk, work.new_prompt_tokens()) : 0;
+  const auto most_per_ms = [&](const Load& point) {
+    const double between_ms = num_chunks * work.steps_per_chunk * point.step_ms * yield;
+    return real(prompts.rank.layout.dp * prompts.workers) / (prompt_ms + between_ms);
+  };
+  if (deployment.prefill || is_chunked) {
+    const auto fed = [&](const Load& point) {
+      return most_per_ms(point) * work.answer_tokens * (point.step_ms + point.stall_ms) / ranks;
+    };
     if (fed(load) < room) {
       serving.limit = Limit::kPrefill;
       double low = 0;
@@ -132,9 +175,12 @@ Serving serve(const Deployment& deployment, const std::vector<ChosenFit>& fits, 
   const double decode_ms = work.answer_tokens * serving.tpot_ms;
   const double per_ms = load.sequences * ranks / decode_ms;
   // Mean wait of a queue with Poisson arrivals and equal services, and of those whom memory or prefill keeps out.
-  const double busy = deployment.decode_only ? 0 : std::min(0.95, per_ms / most_per_ms);
+  const double served_per_ms = most_per_ms(load);
+  const double busy = deployment.decode_only ? 0 : std::min(0.95, per_ms / served_per_ms);
   const double kept_out = std::max(0.0, serving.asked_sequences - load.sequences) * ranks;
-  serving.ttft_ms = prompt_ms * (1 + busy / (2 * (1 - busy))) + serving.step_ms + kept_out / per_ms;
+  const double service_ms = real(prompts.rank.layout.dp * prompts.workers) / served_per_ms;
+  const double varied = 1 + work.prompt_cv * work.prompt_cv;
+  serving.ttft_ms = service_ms * (1 + varied * busy / (2 * (1 - busy))) + serving.step_ms + kept_out / per_ms;
   serving.requests_per_s = per_ms * kMsPerS;
   serving.tokens_per_s_per_gpu = serving.requests_per_s * work.answer_tokens / real(deployment.num_gpus());
   serving.tokens_per_s_per_user = kMsPerS / serving.tpot_ms;
@@ -148,9 +194,9 @@ Serving serve(const Deployment& deployment, const std::vector<ChosenFit>& fits, 
     variance += spread * spread;
     serving.notes.push_back(std::move(why));
   };
-  if (!deployment.is_fitted) {
+  if (!is_measured_on(deployment.engine, deployment.hardware)) {
     widen(kSpreadOtherStack,
-          fmt::format("constants of {} come from B200 rows or another engine, not from {}",
+          fmt::format("constants of {} come from another GPU or engine, not from {}",
                       deployment.engine.name,
                       deployment.hardware.name));
   }

@@ -12,10 +12,19 @@
 namespace simulator {
 
 struct Workload {
-  double prompt_tokens = 4096;          // mean
-  double answer_tokens = 1024;          // mean
-  double concurrency = 64;              // requests in the system, all GPUs
+  double prompt_tokens = 4096;  // mean
+  double answer_tokens = 1024;  // mean
+  double concurrency = 64;      // requests in the system, all GPUs
+  double prompt_cv = 0;         // standard deviation over mean; log-normal
+  double answer_cv = 0;
+  double prefix_hit = 0;       // share of a prompt's tokens that the cache already has
+  double prefill_chunk = 0;    // tokens of a DP rank that one step takes in between decodes; 0: a prompt at once
+  double steps_per_chunk = 1;  // decode steps for each such chunk
   std::vector<double> acceptance = {};  // MTP: chance that draft i is kept, given that those before it were
+
+  [[nodiscard]] double new_prompt_tokens() const { return prompt_tokens * (1 - prefix_hit); }
+  // Tokens in the cache of a sequence that decodes, mean over time.
+  [[nodiscard]] double mean_kv_len() const;
 };
 
 // Tokens of one step and sequence: 1 + p1 + p1 p2 + ...
@@ -37,7 +46,6 @@ struct Deployment {
   Workload workload;
   bool decode_only = false;  // prefill is somebody else's, and keeps up
   double memory_frac = 0.92;
-  bool is_fitted = true;  // the engine's constants come from measurements of this GPU generation
 
   [[nodiscard]] int64_t num_gpus() const { return decode.num_gpus() + (prefill ? prefill->num_gpus() : 0); }
 };

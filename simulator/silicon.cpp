@@ -144,8 +144,6 @@ SiliconRow parse_row(const Row& row, int64_t line, const model::ModelConfig& con
   deployment.config = config;
   deployment.hardware = load_hardware(silicon.gpu);
   deployment.engine = load_engine(silicon.backend);
-  const bool is_blackwell = silicon.gpu == "b200" || silicon.gpu == "b300" || silicon.gpu == "gb200-nvl72";
-  deployment.is_fitted = is_blackwell && silicon.backend != "vllm";
   if (silicon.phase == "disagg") {
     const auto pool = [&](const std::string& side) {
       const auto layout = layout_of(

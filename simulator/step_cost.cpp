@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <map>
 
 #include "model/check.hpp"
 #include "simulator/op_work.hpp"
@@ -275,14 +276,48 @@ double sum_of(const StepCost& cost, std::span<const StepPart> parts) {
   return sum;
 }
 
+// sum + weight * work.
+void add_work(OpWork& sum, const OpWork& work, double weight) {
+  for (double OpWork::*member : {&OpWork::weight_bytes,
+                                 &OpWork::other_bytes,
+                                 &OpWork::weight_flops,
+                                 &OpWork::score_flops,
+                                 &OpWork::message_bytes,
+                                 &OpWork::nvlink_bytes,
+                                 &OpWork::network_bytes}) {
+    sum.*member += weight * work.*member;
+  }
+}
+
 }  // namespace
 
+StepCost weighted_sum(std::span<const StepCost> costs, double weight) {
+  StepCost sum;
+  for (const StepCost& cost : costs) {
+    std::map<StepPart, size_t> num_seen;
+    for (const StepLeaf& leaf : cost.leaves) {
+      // The n-th leaf of a part meets the n-th of the sum.
+      size_t to_skip = num_seen[leaf.part]++;
+      auto same = std::ranges::find_if(
+          sum.leaves, [&](const StepLeaf& other) { return other.part == leaf.part && to_skip-- == 0; });
+      if (same == sum.leaves.end()) {
+        sum.leaves.push_back({.part = leaf.part, .count = leaf.count, .family = leaf.family, .source = leaf.source});
+        same = sum.leaves.end() - 1;
+      }
+      same->each_us += weight * leaf.each_us;
+      same->floor_each_us += weight * leaf.floor_each_us;
+      add_work(same->work, leaf.work, weight);
+    }
+  }
+  add_totals(sum);
+  return sum;
+}
+
 void StepModel::finish_decode(StepCost& cost, double draft_us) const {
-  constexpr double kBlackwellNvlink = 800;
   add_plain(cost, StepPart::kDrafting, draft_us);
   const double kernels_us = sum_us(cost);
   add_plain(cost, StepPart::kInStream, (engine_.stream_factor - 1) * kernels_us);
-  if (rank_.early_engine && hardware_.nvlink_gb_per_s.value >= kBlackwellNvlink) {
+  if (rank_.early_engine && generation(hardware_) == Generation::kBlackwell) {
     add_plain(cost, StepPart::kEarlyEngine, engine_.early_blackwell_layer_us * real(config_.num_hidden_layers));
   }
   if (!rank_.cuda_graph) {
@@ -304,6 +339,11 @@ std::vector<MoeLayerTime> StepModel::sampled_moe(const DecodePoint& point, int64
   return decode_curve_ == nullptr
              ? std::vector<MoeLayerTime>{}
              : decode_curve_->sampled_steps(decode_tokens(point).group, num_moe_layers_, num_steps);
+}
+
+std::vector<std::vector<MoeRankTime>> StepModel::sampled_ranks(const DecodePoint& point) const {
+  return decode_curve_ == nullptr ? std::vector<std::vector<MoeRankTime>>{}
+                                  : decode_curve_->sampled_ranks(decode_tokens(point).group, num_moe_layers_);
 }
 
 StepCost StepModel::decode(const DecodePoint& point) const {

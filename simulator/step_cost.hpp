@@ -67,6 +67,9 @@ struct StepCost {
   double floor_us = 0;
 };
 
+// The weighted sum of costs, part by part.
+StepCost weighted_sum(std::span<const StepCost> costs, double weight);
+
 enum class KvDtype { kBf16, kFp8 };
 
 struct RankLayout {
@@ -108,6 +111,8 @@ class StepModel {
   [[nodiscard]] std::span<const ChosenFit> fits() const { return fits_; }
   // The sum of the MoE layers of a decode step, sampled with each layer's own popularity.
   [[nodiscard]] std::vector<MoeLayerTime> sampled_moe(const DecodePoint& point, int64_t num_steps) const;
+  // One step of those, rank by rank: [MoE layers][ranks of the EP group].
+  [[nodiscard]] std::vector<std::vector<MoeRankTime>> sampled_ranks(const DecodePoint& point) const;
   // More than one NVLink domain in a TP group.
   [[nodiscard]] bool tp_crosses_domains() const;
 

@@ -207,6 +207,7 @@ std::vector<EngineProfile> fit_engines(const std::vector<SiliconRow>& rows,
   const std::string source = fmt::format(
       "fitted to {} rows of e2e_tpot_b200_b300_gb200_fp8.csv (aiconfigurator@095f58a, MTP off)", fitting.size());
   engines.sglang.source = engines.trtllm.source = source;
+  engines.sglang.measured_on = engines.trtllm.measured_on = "blackwell";
   engines.trtllm.b300_scores_factor = 1;
   EngineProfile vllm{.name = "vllm", .source = "assumed: the mean of sglang and trtllm, no row measured"};
   for (double EngineProfile::*member : {&EngineProfile::stream_factor,
@@ -215,10 +216,11 @@ std::vector<EngineProfile> fit_engines(const std::vector<SiliconRow>& rows,
                                         &EngineProfile::early_blackwell_layer_us}) {
     vllm.*member = rounded((engines.sglang.*member + engines.trtllm.*member) / 2);
   }
-  std::vector<EngineProfile> profiles{EngineProfile{.name = "ideal", .source = "kernels back to back, no host"},
-                                      std::move(engines.sglang),
-                                      std::move(engines.trtllm),
-                                      std::move(vllm)};
+  std::vector<EngineProfile> profiles{
+      EngineProfile{.name = "ideal", .measured_on = "any", .source = "kernels back to back, no host"},
+      std::move(engines.sglang),
+      std::move(engines.trtllm),
+      std::move(vllm)};
   for (EngineProfile& profile : profiles) {
     profile.log_spread = spread;
   }

@@ -132,6 +132,40 @@ Table sensitivity_table(const Deployment& deployment, const std::vector<ChosenFi
   return table;
 }
 
+Table mtp_table(const Deployment& deployment, const std::vector<ChosenFit>& fits, MoeCurves& curves) {
+  Table table{.name = "mtp",
+              .title = "Drafts by depth, the batch asked for",
+              .columns = {{"depth", "drafts"},
+                          {"acceptance", "acceptance of the last", {}, 1, 3},
+                          {"break_even", "pays above", {}, 1, 3},
+                          {"step_ms", "step", "ms", 1, 2},
+                          {"tokens_per_step", "tokens of a step", {}, 1, 2},
+                          {"tpot_ms", "time per token", "ms", 1, 2}}};
+  double shallower_step_ms = 0;
+  double shallower_tokens = 1;
+  double kept = 1;  // chance that all drafts before the last are kept
+  const std::vector<double>& acceptance = deployment.workload.acceptance;
+  for (size_t depth = 0; depth <= acceptance.size(); ++depth) {
+    Deployment cut = deployment;
+    cut.workload.acceptance.resize(depth);
+    cut.decode.rank.mtp_depth = static_cast<int64_t>(depth);
+    const Serving serving = serve(cut, fits, curves);
+    const double step_ms = serving.step.total_us / 1e3;
+    if (depth == 0) {
+      table.add({int64_t{0}, {}, {}, step_ms, 1.0, serving.tpot_ms});
+    } else {
+      // The last draft adds kept * p tokens: it pays if the step grows by a smaller share than the tokens.
+      const double break_even = shallower_tokens * (step_ms / shallower_step_ms - 1) / kept;
+      const double tokens = tokens_per_step(cut.workload.acceptance);
+      table.add({static_cast<int64_t>(depth), acceptance[depth - 1], break_even, step_ms, tokens, serving.tpot_ms});
+      kept *= acceptance[depth - 1];
+      shallower_tokens = tokens;
+    }
+    shallower_step_ms = step_ms;
+  }
+  return table;
+}
+
 std::vector<Table> comparison_tables(const Compared& a, const Compared& b) {
   Table results{.name = "results",
                 .title = fmt::format("A: {}; B: {}", a.name, b.name),

@@ -25,6 +25,10 @@ Hardware changed(const Hardware& hardware, const HardwareChanges& changes);
 // "sensitivity": for each parameter of hardware, engine and workload the slope of the mean time per token, from 5 % more and 5 % less.
 Table sensitivity_table(const Deployment& deployment, const std::vector<ChosenFit>& fits, MoeCurves& curves);
 
+// "mtp": for each depth up to that of the workload what a step takes and yields, and the acceptance of its last draft above which the
+// depth pays.
+Table mtp_table(const Deployment& deployment, const std::vector<ChosenFit>& fits, MoeCurves& curves);
+
 struct Compared {
   std::string name;
   Deployment deployment;

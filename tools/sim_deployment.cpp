@@ -36,9 +36,19 @@ void add_workload(CLI::App& command, DeploymentFlags& flags) {
   command.add_option("--preset", request.preset, "a published deployment: " + simulator::preset_names());
   command.add_option("--model,--model-path", request.model, "deepseek-v3, kimi-k2, or a config.json");
   command.add_option("--system,--gpu", request.gpu, simulator::built_in_hardware_names() + ", or a hardware file");
-  command.add_option("--engine,--backend", request.engine, simulator::engine_names());
+  command.add_option(
+      "--engine,--backend", request.engine, simulator::engine_names() + ", or a file that calibrate wrote");
   command.add_option("--isl", request.prompt_tokens, "prompt tokens, mean");
   command.add_option("--osl", request.answer_tokens, "answer tokens, mean");
+  command.add_option(
+      "--isl-cv", request.prompt_cv, "standard deviation of prompt lengths over their mean (log-normal)");
+  command.add_option("--osl-cv", request.answer_cv, "the same of answers");
+  command.add_option("--prefix-hit", request.prefix_hit, "share of a prompt's tokens that the cache already has");
+  command.add_option("--prefill-chunk,--chunked-prefill-size,--max-num-batched-tokens",
+                     request.prefill_chunk,
+                     "tokens of a DP rank that are prefilled at once between decode steps (default: a whole prompt)");
+  command.add_option("--steps-per-chunk", request.steps_per_chunk, "decode steps between two such chunks")
+      ->capture_default_str();
   command.add_option("--kv-dtype,--kv-cache-dtype", request.kv_dtype, "bf16 (what engines do by default) or fp8")
       ->check(CLI::IsMember({"bf16", "fp8"}));
   command
@@ -88,7 +98,6 @@ void add_deployment(CLI::App& command, DeploymentFlags& flags) {
   command.add_option("--prefill-layout", flags.prefill_layout.shorthand, "prefill on GPUs of its own, shorthand");
   command.add_option("--prefill-workers", request.prefill_workers, "prefill workers");
   add_layout(command, flags.layout);
-  add_output(command, flags.output);
 }
 
 }  // namespace tools

@@ -24,7 +24,7 @@ struct DeploymentFlags {
   OutputFlags output;
 };
 
-// All but the layout and the output.
+// All but the layout.
 void add_workload(CLI::App& command, DeploymentFlags& flags);
 void add_deployment(CLI::App& command, DeploymentFlags& flags);
 

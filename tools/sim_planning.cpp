@@ -7,6 +7,7 @@
 
 #include "model/check.hpp"
 #include "simulator/launch_command.hpp"
+#include "simulator/pipeline.hpp"
 #include "simulator/search.hpp"
 #include "simulator/what_if.hpp"
 #include "tools/cli.hpp"
@@ -104,6 +105,7 @@ SimCommand add_sensitivity(CLI::App& app) {
       app.add_subcommand("sensitivity", "how the time per token answers to each parameter of hardware and workload");
   const auto flags = std::make_shared<DeploymentFlags>();
   add_deployment(*command, *flags);
+  add_output(*command, flags->output);
   return {command, [flags] {
             const simulator::Deployment deployment = deployment_of(*flags);
             const auto fits = simulator::choose_fits(calibrations(flags->calibration), deployment.hardware);
@@ -113,10 +115,51 @@ SimCommand add_sensitivity(CLI::App& app) {
           }};
 }
 
+SimCommand add_pipeline(CLI::App& app) {
+  struct PipelineFlags {
+    int64_t num_stages = 16;
+    int64_t num_batches = 64;
+    simulator::PipelineTimes times;
+    OutputFlags output;
+  };
+  CLI::App* command = app.add_subcommand("pipeline", "bubbles of pipeline schedules, by formula and by running them");
+  const auto flags = std::make_shared<PipelineFlags>();
+  command->add_option("--stages,--pp", flags->num_stages, "ranks of the pipeline")->capture_default_str();
+  command->add_option("--micro-batches", flags->num_batches, "of one pass over the pipeline")->capture_default_str();
+  auto& times = flags->times;
+  const auto add_time = [&](const char* name, double& value, const char* what) {
+    command->add_option(name, value, what)->check(CLI::PositiveNumber)->capture_default_str();
+  };
+  add_time("--forward", times.forward, "F: a micro-batch forward on one stage");
+  add_time("--backward", times.backward, "B: backward, for inputs and weights");
+  add_time("--weight", times.weight, "W: of B the part for weights");
+  add_time("--both", times.both, "F&B: a forward and a backward overlapped");
+  add_output(*command, flags->output);
+  command->footer(
+      "\nExample:\n"
+      "  $ dsv3-sim pipeline --pp 16 --micro-batches 48 --both 2.2\n"
+      "  Schedules of one pipeline, times in the unit of the flags\n"
+      "    schedule  bubble by formula  by running it  all micro-batches  idle  formula\n"
+      "                                                                     %\n"
+      "    forward              15.000         15.000             63.000  23.8  (P-1) F\n"
+      "    1F1B                 45.000         45.000            189.000  23.8  (P-1)(F+B)\n"
+      "    ZB1P                 15.000         15.000            159.000   9.4  (P-1)(F+B-2W)\n"
+      "    DualPipe              8.400          8.400            127.600   6.6  (P/2-1)(F&B+B-3W)\n");
+  return {command, [flags] {
+            if (flags->times.weight >= flags->times.backward) {
+              model::throw_input_error(
+                  "--weight {}: expected less than --backward {}", flags->times.weight, flags->times.backward);
+            }
+            print_tables({simulator::pipeline_table(flags->num_stages, flags->num_batches, flags->times)},
+                         flags->output);
+            return kExitOk;
+          }};
+}
+
 }  // namespace
 
 std::vector<SimCommand> add_planning_commands(CLI::App& app) {
-  return {add_search(app), add_compare(app), add_sensitivity(app)};
+  return {add_search(app), add_compare(app), add_sensitivity(app), add_pipeline(app)};
 }
 
 }  // namespace tools

@@ -1,4 +1,4 @@
-// Commands of dsv3-sim that choose between deployments: search, compare, sensitivity.
+// Commands of dsv3-sim that choose between deployments: search, compare, sensitivity, pipeline.
 #pragma once
 
 #include <CLI/CLI.hpp>

@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -13,6 +14,8 @@
 #include "simulator/calibrate.hpp"
 #include "simulator/deployment.hpp"
 #include "simulator/estimate_tables.hpp"
+#include "simulator/step_log.hpp"
+#include "simulator/step_trace.hpp"
 #include "simulator/validate.hpp"
 #include "tools/cli.hpp"
 #include "tools/sim_deployment.hpp"
@@ -32,13 +35,18 @@ SimCommand add_estimate(CLI::App& app) {
   CLI::App* command = app.add_subcommand("estimate", "latency, throughput and memory of one deployment");
   const auto flags = std::make_shared<DeploymentFlags>();
   add_deployment(*command, *flags);
+  add_output(*command, flags->output);
   return {command, [flags] {
             const simulator::Deployment deployment = deployment_of(*flags);
             const auto fits = simulator::choose_fits(calibrations(flags->calibration), deployment.hardware);
             simulator::MoeCurves curves = curves_of(*flags);
             const simulator::Serving serving = simulator::serve(deployment, fits, curves);
             const simulator::StepSpread spread = simulator::step_spread(deployment, fits, curves, serving);
-            print_tables(simulator::estimate_tables(deployment, serving, spread), flags->output);
+            std::vector<simulator::Table> tables = simulator::estimate_tables(deployment, serving, spread);
+            if (!deployment.workload.acceptance.empty()) {
+              tables.push_back(simulator::mtp_table(deployment, fits, curves));
+            }
+            print_tables(std::move(tables), flags->output);
             return kExitOk;
           }};
 }
@@ -47,6 +55,7 @@ SimCommand add_explain(CLI::App& app) {
   CLI::App* command = app.add_subcommand("explain", "where the time of a step and of a prompt goes; leaves add up");
   const auto flags = std::make_shared<DeploymentFlags>();
   add_deployment(*command, *flags);
+  add_output(*command, flags->output);
   return {command, [flags] {
             const simulator::Deployment deployment = deployment_of(*flags);
             const auto fits = simulator::choose_fits(calibrations(flags->calibration), deployment.hardware);
@@ -56,14 +65,56 @@ SimCommand add_explain(CLI::App& app) {
           }};
 }
 
+SimCommand add_trace(CLI::App& app) {
+  struct TraceFlags {
+    DeploymentFlags deployment;
+    std::vector<int64_t> ranks{0};
+    std::string out;
+  };
+  CLI::App* command = app.add_subcommand("trace", "the timeline of one decode step for chosen ranks, for Perfetto");
+  const auto flags = std::make_shared<TraceFlags>();
+  add_deployment(*command, flags->deployment);
+  command->add_option("--ranks", flags->ranks, "of the EP group, or of the TP group without one")
+      ->delimiter(',')
+      ->capture_default_str();
+  command->add_option("--out", flags->out, "the file to write (Chrome's trace event format)")->required();
+  command->footer("\nExample:\n  $ dsv3-sim trace --preset h100-ep72-decode --ranks 0,8 --out step.json\n");
+  return {command, [flags] {
+            const simulator::Deployment deployment = deployment_of(flags->deployment);
+            const auto fits = simulator::choose_fits(calibrations(flags->deployment.calibration), deployment.hardware);
+            simulator::MoeCurves curves = curves_of(flags->deployment);
+            const simulator::Serving serving = simulator::serve(deployment, fits, curves);
+            write_text(flags->out, simulator::step_trace(deployment, fits, curves, serving, flags->ranks).json());
+            return kExitOk;
+          }};
+}
+
 struct CalibrateFlags {
   std::string tables;
   std::string silicon;
+  std::string step_log;
   std::string out;
-  OutputFlags output;
+  DeploymentFlags deployment;  // that the step log is of
 };
 
+void run_step_log(const CalibrateFlags& flags) {
+  const std::vector<simulator::LoggedStep> steps = simulator::read_step_log(flags.step_log);
+  const simulator::Deployment deployment = deployment_of(flags.deployment);
+  const auto fits = simulator::choose_fits(calibrations(flags.deployment.calibration), deployment.hardware);
+  simulator::MoeCurves curves = curves_of(flags.deployment);
+  const std::string origin = std::filesystem::path(flags.step_log).filename().string();
+  const simulator::CorrectedEngine engine = simulator::correct_engine(deployment, fits, curves, steps, origin);
+  if (!flags.out.empty()) {
+    write_text(flags.out, simulator::engines_json({engine.after}));
+  }
+  print_tables(simulator::correction_tables(engine, steps), flags.deployment.output);
+}
+
 int run_calibrate(const CalibrateFlags& flags) {
+  if (!flags.step_log.empty()) {
+    run_step_log(flags);
+    return kExitOk;
+  }
   if (!flags.silicon.empty()) {
     const simulator::SiliconRows silicon = simulator::read_silicon(flags.silicon, false);
     const std::string text =
@@ -79,20 +130,30 @@ int run_calibrate(const CalibrateFlags& flags) {
   if (!flags.out.empty()) {
     write_text(flags.out, simulator::calibration_json(fitted));
   }
-  print_tables({simulator::calibration_table(fitted)}, flags.output);
+  print_tables({simulator::calibration_table(fitted)}, flags.deployment.output);
   return kExitOk;
 }
 
 SimCommand add_calibrate(CLI::App& app) {
-  CLI::App* command =
-      app.add_subcommand("calibrate", "fits op families to timing tables, or engines to end-to-end rows");
+  CLI::App* command = app.add_subcommand(
+      "calibrate", "fits op families to timing tables, engines to end-to-end rows, or one engine to its own steps");
   const auto flags = std::make_shared<CalibrateFlags>();
   auto* group = command->add_option_group("source", "what to fit to");
   group->add_option("--tables", flags->tables, "directory of timing tables (docs/simulator.md names them)");
   group->add_option("--silicon", flags->silicon, "end-to-end rows: fits the engines' constants to half of them");
+  group->add_option(
+      "--step-log",
+      flags->step_log,
+      "an engine's decode steps (CSV: sequences, context_tokens, step_ms) in the deployment that the flags "
+      "below describe: corrects the engine's constants");
   group->require_option(1);
-  command->add_option("--out", flags->out, "write the constants as JSON");
-  add_output(*command, flags->output);
+  command->add_option("--out", flags->out, "write the constants as JSON: for --calibration, of an engine for --engine");
+  add_deployment(*command, flags->deployment);
+  add_output(*command, flags->deployment.output);
+  command->footer(
+      "\nExample:\n"
+      "  $ dsv3-sim calibrate --step-log steps.csv --preset h200-tp8 --out mine.json\n"
+      "  $ dsv3-sim estimate --preset h200-tp8 --engine mine.json\n");
   return {command, [flags] { return run_calibrate(*flags); }};
 }
 
@@ -147,7 +208,7 @@ SimCommand add_validate(CLI::App& app) {
 }  // namespace
 
 std::vector<SimCommand> add_timing_commands(CLI::App& app) {
-  return {add_estimate(app), add_explain(app), add_calibrate(app), add_validate(app)};
+  return {add_estimate(app), add_explain(app), add_trace(app), add_calibrate(app), add_validate(app)};
 }
 
 }  // namespace tools

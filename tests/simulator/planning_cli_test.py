@@ -1,5 +1,6 @@
 """estimate, search, compare and sensitivity as their users call them."""
 import json
+import pathlib
 import tempfile
 import unittest
 
@@ -52,7 +53,57 @@ class PlanningTest(SimTestCase):
         self.assertLess(parts["ffn: experts"]["b_ms"], parts["ffn: experts"]["a_ms"])
         self.assertNotIn("engine: host", parts)
 
+    def test_a_trace_names_the_lanes_of_the_ranks(self):
+        with tempfile.NamedTemporaryFile(suffix=".json") as file:
+            self.output("trace", "--preset", "h100-ep72-decode", "--ranks", "0,71", "--out", file.name)
+            events = json.loads(pathlib.Path(file.name).read_text())["traceEvents"]
+        names = {event["args"]["name"] for event in events if event["ph"] == "M"}
+        self.assertEqual(names, {"rank 0", "rank 71", "SM", "NVLink", "network", "host"})
+        self.assertIn("dispatch", {event["name"] for event in events if event["ph"] == "X"})
+        self.refused(["trace", "--preset", "h200-tp8", "--ranks", "8", "--out", "/dev/null"], "--ranks 8", "0 to 7")
+
+    def test_a_step_log_corrects_the_engine(self):
+        with tempfile.TemporaryDirectory() as folder:
+            log, mine = folder + "/steps.csv", folder + "/mine.json"
+            with open(log, "w") as file:
+                file.write("sequences,context_tokens,step_ms\n1,1000,40\n8,1000,44\n32,4000,60\n64,4000,75\n")
+            table = json.loads(self.output("calibrate", "--step-log", log, "--preset", "h200-tp8", "--out", mine, "--json"))
+            errors = {row["constants"]: row["median_abs_error_pct"] for row in table["errors"]}
+            self.assertLess(errors["after"], errors["before"])
+            slow = self.estimate("--preset", "h200-tp8", "--engine", mine)
+            self.assertGreater(slow["step_ms"], self.estimate("--preset", "h200-tp8")["step_ms"])
+            self.refused(["estimate", "--engine", log], "steps.csv", "expected one of")
+
+    def test_a_draft_at_its_break_even_changes_nothing(self):
+        flags = ["--gpu", "h200", "--layout", "dep8", "--bs", "64", "--decode-only", "--json", "--table", "mtp"]
+        rows = json.loads(self.output("estimate", "--mtp-acceptance", "0.85,0.7", *flags))["mtp"]
+        self.assertEqual([row["depth"] for row in rows], [0, 1, 2])
+        pays = rows[2]["break_even"]
+        again = json.loads(self.output("estimate", "--mtp-acceptance", f"0.85,{pays}", *flags))["mtp"]
+        self.assertAlmostEqual(again[2]["tpot_ms"], again[1]["tpot_ms"], delta=1e-9)
+
+    def test_prompts_known_cut_and_unequal(self):
+        flags = ["--preset", "h200-tp8"]
+        whole = self.estimate(*flags)
+        self.assertLess(self.estimate(*flags, "--prefix-hit", "0.5")["prompt_ms"], whole["prompt_ms"])
+        self.assertEqual(self.estimate(*flags, "--prefill-chunk", "1048576")["prompt_ms"], whole["prompt_ms"])
+        self.assertGreater(self.estimate(*flags, "--prefill-chunk", "512")["prompt_ms"], whole["prompt_ms"])
+        self.assertGreater(self.estimate(*flags, "--isl-cv", "1")["prompt_ms"], whole["prompt_ms"])
+        self.assertGreater(self.estimate(*flags, "--osl-cv", "1")["step_ms"], whole["step_ms"])
+        rare = self.estimate(*flags, "--prefill-chunk", "512", "--steps-per-chunk", "100")
+        self.assertIn("decode starves", rare["limit"])
+        self.assertLess(rare["decode_sequences"], whole["decode_sequences"])
+
+    def test_the_pipeline_example_is_what_the_program_prints(self):
+        text = self.output("pipeline", "--help").split("Example:\n  $ dsv3-sim ")[1].splitlines()
+        printed = self.output(*text[0].split()).splitlines()
+        self.assertEqual([line.strip() for line in text[1:] if line.strip()], [line.strip() for line in printed])
+        self.refused(["pipeline", "--micro-batches", "0"], "0 micro-batches")
+        self.refused(["pipeline", "--weight", "2"], "--weight 2", "less than --backward 2")
+
     def test_bad_input_is_one_line(self):
+        self.refused(["estimate", "--prefix-hit", "1"], "--prefix-hit 1", "0 to 0.99")
+        self.refused(["estimate", "--prefill-chunk", "1"], "--prefill-chunk 1", "16 to")
         self.refused(["estimate", "--bs", "-4"], "--bs -4")
         self.refused(["estimate", "--gpu", "h300"], "h300", "a100, b200")
         self.refused(["estimate", "--gpu", "h200", "--layout", "tp2"], "GPUs would hold it")
