@@ -20,6 +20,8 @@ struct Shape {
 };
 constexpr Shape kMini{128, 32, 5};
 constexpr Shape kV3{512, 64, 2};
+// The widths of the other fixtures: edge, notv3, nano, ragged, par.
+const std::vector<Shape> kFixtures{{32, 8, 2}, {64, 32, 4}, {128, 16, 4}, {192, 8, 6}, {256, 128, 8}};
 
 // num_cached + num_new keys of each; num_new with 0 keys is a row of padding.
 struct Sequence {
@@ -219,6 +221,22 @@ TEST_P(LatentAttention, SplitSequences_AgreeWithTheReference) {
 }
 TEST_P(LatentAttention, PublishedWidths_AgreeWithTheReference) {
   compare_all(make(kV3, {{66, 2}, {1, 1}}), 1, {.order = GetParam()});
+}
+
+TEST(LatentAttentionWidths, OfAllFixtures_AgreeWithTheReference) {
+  for (const auto& shape : kFixtures) {
+    ASSERT_TRUE(has_latent_attention(shape.kv_lora, shape.rope));
+    compare_all(make(shape, {{65, 4}, {1, 1}, {0, 1}, {64, 3}, {2, 2}}), 2, {.order = {OrderKind::kRandom, 1}});
+  }
+}
+TEST(LatentAttentionWidths, TooWideOrUneven_AreRefusedByName) {
+  for (const auto& shape : {Shape{520, 64, 2}, Shape{512, 128, 2}, Shape{100, 32, 2}, Shape{128, 12, 2}}) {
+    EXPECT_FALSE(has_latent_attention(shape.kv_lora, shape.rope));
+    Device device;
+    EXPECT_THROW(latent_attention(device.create_stream(),
+                                  {.num_sequences = 1, .max_new = 1, .kv_lora = shape.kv_lora, .rope = shape.rope}),
+                 ArgumentError);
+  }
 }
 
 // Batch invariance, and the same bits in every order.
