@@ -1,9 +1,11 @@
 // Absorbed MLA over the paged latent cache: scores, softmax and the weighted sum of latents, for any number of new tokens a sequence.
 // The keys of a sequence are cut into splits of a fixed number of pages, so that a token's bits do not depend on its neighbours; a
-// scheduler finds the splits on the device, and a combine adds them in ascending order. Pages of 64 positions, BF16.
+// scheduler finds the splits on the device, and a combine adds them in ascending order. Pages of 64 positions, BF16 or FP8.
 // Covers probs (never stored), lse and o_latent of the absorbed form.
 #pragma once
 
+#include "gpu/kernels/attention_tiles.cuh"
+#include "gpu/kernels/latent_pages.cuh"
 #include "gpu/kernels/latent_splits.cuh"
 #include "gpu/kernels/linear_tile.cuh"
 #include "gpu/portable/kernel.hpp"
@@ -11,19 +13,14 @@
 
 namespace gpu::DSV3_BACKEND {
 
-inline constexpr int kAttentionThreads = 256;
 inline constexpr int kAttentionWarps = kAttentionThreads / kLanes;
-inline constexpr int kAttentionStages = 2;
 inline constexpr int kKeysPerWarp = kPageLen / kAttentionWarps;
 static_assert(kKeysPerWarp == kTileColumns, "a warp scores one tile of keys");
 
-// A row of q or of the cache in shared memory: kLatent columns, then kRope; zeros where the model's widths end earlier.
-template <int kLatent, int kRope>
+template <int kLatent, int kRope, typename Pages>
 struct LatentAttentionShared {
-  static constexpr int kPieces = ((kLatent + kRope) * 2 + kPieceBytes - 1) / kPieceBytes;
-  static constexpr int kRowChunks = kPieces * kChunksPerPiece;
-  unsigned char q[kTileRows][kPieces][kPieceBytes];
-  unsigned char keys[kAttentionStages][kPageLen][kPieces][kPieceBytes];
+  LatentRow<kLatent, kRope> q[kTileRows];
+  Pages pages;
   unsigned char p[kTileRows][kPieceBytes];
   float largest[kAttentionWarps][kTileRows];
   float sums[kAttentionWarps][kTileRows];
@@ -33,16 +30,16 @@ struct LatentAttentionShared {
 // Shared memory: LatentAttentionShared. Rows 16-byte aligned. kLatent and kRope are at least the model's widths.
 // Rounding: q . k by the tensor core in FP32, times scale; exp(s - largest so far) in FP32, BF16 for the product with c, FP32 for the
 // sum. Order: pages ascending, earlier ones scaled down when a larger score comes (the reference's rule kOnline64, for each split).
-template <int kLatent, int kRope>
+template <int kLatent, int kRope, typename Pages>
 GPU_KERNEL latent_attention_kernel(LatentAttentionArguments arguments) {
-  using Shared = LatentAttentionShared<kLatent, kRope>;
+  using Row = LatentRow<kLatent, kRope>;
   constexpr int kColumnsPerWarp = kLatent / kAttentionWarps;
   constexpr int kTiles = kColumnsPerWarp / kTileColumns;  // of a warp's part of the output
   constexpr int kTilesPerChunk = kTiles < 4 ? kTiles : 4;
   constexpr int kChunks = kTiles / kTilesPerChunk;
   static_assert(kChunks * kTilesPerChunk * kTileColumns * kAttentionWarps == kLatent,
                 "a warp takes whole chunks of columns");
-  auto& shared = *shared_memory_as<Shared>();
+  auto& shared = *shared_memory_as<LatentAttentionShared<kLatent, kRope, Pages>>();
   const int thread = static_cast<int>(thread_idx().x);
   const int lane = thread % kLanes;
   const int warp = thread / kLanes;
@@ -66,40 +63,23 @@ GPU_KERNEL latent_attention_kernel(LatentAttentionArguments arguments) {
       first_page + arguments.pages_per_split < all_pages ? first_page + arguments.pages_per_split : all_pages;
   const int32_t* const pages = arguments.block_table + static_cast<int64_t>(sequence) * arguments.max_pages;
 
-  // Copies chunk `chunk` of a row whose parts begin at `latent` and `rope`; zeros where it is not inside.
-  const auto copy_chunk = [&](void* to, int chunk, const bf16* latent, const bf16* rope, bool exists) {
-    const int column = chunk * (kChunkBytes / 2);
-    const bool is_latent = column < kLatent;
-    const bool is_inside = exists && (is_latent ? column < arguments.kv_lora : column - kLatent < arguments.rope);
-    const bf16* const from = is_latent ? latent + column : rope + (column - kLatent);
-    copy_async_16(to, is_inside ? from : arguments.cache, is_inside ? kChunkBytes : 0);
-  };
   const auto issue = [&](int page) {
     if (page < end_page) {
-      auto& stage = shared.keys[(page - first_page) % kAttentionStages];
-      const int64_t first_slot = static_cast<int64_t>(pages[page]) * kPageLen;
-      for (int i = thread; i < kPageLen * Shared::kRowChunks; i += kAttentionThreads) {
-        const int key = i / Shared::kRowChunks;
-        const int chunk = i % Shared::kRowChunks;
-        const bf16* const row = arguments.cache + (first_slot + key) * (arguments.kv_lora + arguments.rope);
-        copy_chunk(&stage[key][chunk / kChunksPerPiece][swizzled(key, chunk % kChunksPerPiece)],
-                   chunk,
-                   row,
-                   row + arguments.kv_lora,
-                   page * kPageLen + key < num_keys);
-      }
+      copy_page(
+          shared.pages, arguments, (page - first_page) % kAttentionStages, pages[page], num_keys - page * kPageLen);
     }
     commit_copies();
   };
-  for (int i = thread; i < kTileRows * Shared::kRowChunks; i += kAttentionThreads) {
-    const int row = i / Shared::kRowChunks;
-    const int chunk = i % Shared::kRowChunks;
+  for (int i = thread; i < kTileRows * Row::kChunks; i += kAttentionThreads) {
+    const int row = i / Row::kChunks;
+    const int chunk = i % Row::kChunks;
     const int64_t at = first_token * heads + first_row + row;
-    copy_chunk(&shared.q[row][chunk / kChunksPerPiece][swizzled(row, chunk % kChunksPerPiece)],
-               chunk,
-               arguments.q_latent + at * arguments.kv_lora,
-               arguments.q_rope + at * arguments.rope,
-               first_row + row < num_rows);
+    copy_row_chunk<kLatent, kRope>(chunk_of(shared.q[row], row, chunk),
+                                   chunk,
+                                   arguments.q_latent + at * arguments.kv_lora,
+                                   arguments.q_rope + at * arguments.rope,
+                                   arguments,
+                                   first_row + row < num_rows);
   }
   issue(first_page);  // with q in its group
 
@@ -114,19 +94,19 @@ GPU_KERNEL latent_attention_kernel(LatentAttentionArguments arguments) {
     wait_copies<0>();
     sync_threads();
     issue(page + 1);
-    const auto& keys = shared.keys[(page - first_page) % kAttentionStages];
+    const auto& keys = keys_of(shared.pages, arguments, (page - first_page) % kAttentionStages);
     FragmentC scores[1][1];
     clear(scores);
     GPU_UNROLL
-    for (int piece = 0; piece < Shared::kPieces; ++piece) {
+    for (int piece = 0; piece < Row::kPieces; ++piece) {
       const void* rows[kPieceSteps + kPieceSteps / 2];
       GPU_UNROLL
       for (int step = 0; step < kPieceSteps; ++step) {
         const int row = lane % 16;
         const int key = warp * kKeysPerWarp + lane % 8;
-        rows[step] = &shared.q[row][piece][swizzled(row, 2 * step + lane / 16)];
+        rows[step] = &shared.q[row].pieces[piece][swizzled(row, 2 * step + lane / 16)];
         if (step % 2 == 0) {  // operand B of two steps at once
-          rows[kPieceSteps + step / 2] = &keys[key][piece][swizzled(key, 2 * step + lane / 8)];
+          rows[kPieceSteps + step / 2] = &keys[key].pieces[piece][swizzled(key, 2 * step + lane / 8)];
         }
       }
       Vector<uint32_t, 4> loaded[kPieceSteps + kPieceSteps / 2];
@@ -198,33 +178,10 @@ GPU_KERNEL latent_attention_kernel(LatentAttentionArguments arguments) {
         p[step][0].at[i] = p_loaded[step].at[i];
       }
     }
-    GPU_UNROLL
-    for (int chunk = 0; chunk < kChunks; ++chunk) {
-      // 32 keys by 8 columns a load: operand B of two steps.
-      const void* rows[kTilesPerChunk * kPieceSteps / 2];
-      Vector<uint32_t, 4> loaded[kTilesPerChunk * kPieceSteps / 2];
-      GPU_UNROLL
-      for (int i = 0; i < kTilesPerChunk * kPieceSteps / 2; ++i) {
-        const int key = i % (kPieceSteps / 2) * kLanes + lane;
-        const int at = warp * kTiles + chunk * kTilesPerChunk + i / (kPieceSteps / 2);
-        rows[i] = &keys[key][at / kChunksPerPiece][swizzled(key, at % kChunksPerPiece)];
-      }
-      load_matrices_transposed(rows, loaded);
-      FragmentB b[kPieceSteps][kTilesPerChunk];
-      GPU_UNROLL
-      for (int n = 0; n < kTilesPerChunk; ++n) {
-        GPU_UNROLL
-        for (int i = 0; i < 4; ++i) {
-          o[chunk][0][n].at[i] = multiply(o[chunk][0][n].at[i], factor[i / 2]);
-        }
-        GPU_UNROLL
-        for (int step = 0; step < kPieceSteps; ++step) {
-          const auto& of_pair = loaded[n * (kPieceSteps / 2) + step / 2];
-          b[step][n] = {{of_pair.at[step % 2 * 2], of_pair.at[step % 2 * 2 + 1]}};
-        }
-      }
-      multiply_bf16(o[chunk], p, b);
-    }
+    add_weighted_values(o, factor, p, [&](int key, int tile) -> const void* {
+      const int at = warp * kTiles + tile;
+      return &keys[key].pieces[at / kChunksPerPiece][swizzled(key, at % kChunksPerPiece)];
+    });
   }
   GPU_UNROLL
   for (int half = 0; half < 2; ++half) {
@@ -264,14 +221,8 @@ GPU_KERNEL latent_attention_kernel(LatentAttentionArguments arguments) {
   }
 }
 
-// Scheduler, attention, combine.
-inline void latent_attention(Stream stream, const LatentAttentionArguments& arguments) {
-  require(has_latent_attention(arguments.kv_lora, arguments.rope), kLatentAttentionWidths);
-  require(arguments.pages_per_split >= 1, "latent_attention: at least one page a split");
-  if (arguments.num_sequences == 0 || arguments.max_new == 0) {
-    return;
-  }
-  launch(stream, {.name = "schedule_splits", .grid = {1}, .block = {kLanes}}, schedule_splits_kernel, arguments);
+template <int kLatent, int kRope>
+void launch_latent_attention(Stream stream, const LatentAttentionArguments& arguments) {
   const auto start = [&](auto kernel, int64_t shared_bytes) {
     launch(stream,
            {.name = "latent_attention",
@@ -282,15 +233,35 @@ inline void latent_attention(Stream stream, const LatentAttentionArguments& argu
            kernel,
            arguments);
   };
+  using Bf16 = LatentPagesBf16<kLatent, kRope>;
+  using Fp8 = LatentPagesFp8<kLatent, kRope>;
+  if (arguments.cache_fp8 == nullptr) {
+    start(latent_attention_kernel<kLatent, kRope, Bf16>, sizeof(LatentAttentionShared<kLatent, kRope, Bf16>));
+  } else if constexpr (has_fp8_cache(kLatent, kRope)) {
+    start(latent_attention_kernel<kLatent, kRope, Fp8>, sizeof(LatentAttentionShared<kLatent, kRope, Fp8>));
+  }
+}
+
+// Scheduler, attention, combine.
+inline void latent_attention(Stream stream, const LatentAttentionArguments& arguments) {
+  require(has_latent_attention(arguments.kv_lora, arguments.rope), kLatentAttentionWidths);
+  require((arguments.cache == nullptr) != (arguments.cache_fp8 == nullptr),
+          "latent_attention: one of cache and cache_fp8");
+  require(arguments.cache_fp8 == nullptr || has_fp8_cache(arguments.kv_lora, arguments.rope), kFp8CacheWidths);
+  require(arguments.pages_per_split >= 1, "latent_attention: at least one page a split");
+  if (arguments.num_sequences == 0 || arguments.max_new == 0) {
+    return;
+  }
+  launch(stream, {.name = "schedule_splits", .grid = {1}, .block = {kLanes}}, schedule_splits_kernel, arguments);
   if (arguments.max_splits > 0) {
     if (arguments.kv_lora <= 64 && arguments.rope <= 32) {
-      start(latent_attention_kernel<64, 32>, sizeof(LatentAttentionShared<64, 32>));
+      launch_latent_attention<64, 32>(stream, arguments);
     } else if (arguments.kv_lora <= 128 && arguments.rope <= 64) {
-      start(latent_attention_kernel<128, 64>, sizeof(LatentAttentionShared<128, 64>));
+      launch_latent_attention<128, 64>(stream, arguments);
     } else if (arguments.kv_lora <= 256) {
-      start(latent_attention_kernel<256, 128>, sizeof(LatentAttentionShared<256, 128>));
+      launch_latent_attention<256, 128>(stream, arguments);
     } else {
-      start(latent_attention_kernel<512, 64>, sizeof(LatentAttentionShared<512, 64>));
+      launch_latent_attention<512, 64>(stream, arguments);
     }
   }
   launch(stream,

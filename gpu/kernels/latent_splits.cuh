@@ -2,6 +2,7 @@
 // combine that adds them in ascending order.
 #pragma once
 
+#include "gpu/kernels/attention_tiles.cuh"
 #include "gpu/portable/kernel.hpp"
 
 namespace gpu {
@@ -9,7 +10,7 @@ namespace gpu {
 struct LatentAttentionArguments {
   const bf16* q_latent = nullptr;        // [num_tokens, num_heads, kv_lora]
   const bf16* q_rope = nullptr;          // [num_tokens, num_heads, rope]
-  const bf16* cache = nullptr;           // [num_pages, 64, kv_lora + rope]
+  const bf16* cache = nullptr;           // [num_pages, 64, kv_lora + rope], or null for cache_fp8
   const int32_t* block_table = nullptr;  // [num_sequences, max_pages]: read as far as the keys go
   const int32_t* num_keys = nullptr;  // [num_sequences]: cached and new; 0: padding, its output is 0 and its lse -inf
   const int32_t* first_token = nullptr;  // [num_sequences + 1]: new tokens of a sequence, the last ones of its keys
@@ -28,6 +29,7 @@ struct LatentAttentionArguments {
   int kv_lora = 0;  // both multiples of 8, see has_latent_attention()
   int rope = 0;
   float scale = 0;
+  const unsigned char* cache_fp8 = nullptr;  // [num_pages, 64, fp8_cache_row_bytes()], or null for cache
 };
 
 // Which widths the kernel has, for those who load a model; the words that refuse the others.
@@ -45,11 +47,6 @@ namespace gpu::DSV3_BACKEND {
 
 inline constexpr int kPageLen = 64;
 inline constexpr int kCombineThreads = 128;
-
-// exp(x - largest), 0 where nothing was seen yet.
-GPU_DEVICE float weight_of(float x, float largest) {
-  return x == -INFINITY ? 0.0f : expf(x - largest);
-}
 
 // Grid: one block of one warp. No shared memory.
 GPU_KERNEL schedule_splits_kernel(LatentAttentionArguments arguments) {
