@@ -237,6 +237,10 @@ TEST(LatentAttentionWidths, OfAllFixtures_AgreeWithTheReference) {
     compare_all(make(shape, {{65, 4}, {1, 1}, {0, 1}, {64, 3}, {2, 2}}), 2, {.order = {OrderKind::kRandom, 1}});
   }
 }
+// A draft of one token: two new ones, each with all 128 heads, in the published widths.
+TEST(LatentAttentionWidths, PublishedHeads_AgreeWithTheReference) {
+  compare_all(make({512, 64, 128}, {{130, 2}}), 4, {});
+}
 TEST(LatentAttentionWidths, TooWideOrUneven_AreRefusedByName) {
   for (const auto& shape : {Shape{520, 64, 2}, Shape{512, 128, 2}, Shape{100, 32, 2}, Shape{128, 12, 2}}) {
     EXPECT_FALSE(has_latent_attention(shape.kv_lora, shape.rope));
