@@ -268,7 +268,7 @@ inline void latent_attention(Stream stream, const LatentAttentionArguments& argu
          {.name = "combine_splits",
           .grid = {static_cast<unsigned>(arguments.max_new * arguments.num_heads),
                    static_cast<unsigned>(arguments.num_sequences)},
-          .block = {kCombineThreads}},
+          .block = {kCombineSplitsThreads}},
          combine_splits_kernel,
          arguments);
 }

@@ -46,7 +46,7 @@ inline bool has_latent_attention(int64_t kv_lora, int64_t rope) {
 namespace gpu::DSV3_BACKEND {
 
 inline constexpr int kPageLen = 64;
-inline constexpr int kCombineThreads = 128;
+inline constexpr int kCombineSplitsThreads = 128;
 
 // Grid: one block of one warp. No shared memory.
 GPU_KERNEL schedule_splits_kernel(LatentAttentionArguments arguments) {
@@ -104,7 +104,7 @@ GPU_KERNEL combine_splits_kernel(LatentAttentionArguments arguments) {
   if (arguments.lse != nullptr && thread_idx().x == 0) {
     arguments.lse[out_row] = sum == 0 ? -INFINITY : add(largest, logf(sum));
   }
-  for (int column = static_cast<int>(thread_idx().x); column < arguments.kv_lora; column += kCombineThreads) {
+  for (int column = static_cast<int>(thread_idx().x); column < arguments.kv_lora; column += kCombineSplitsThreads) {
     float value = 0;
     for (int split = begin; split < end; ++split) {
       const int64_t at = split * rows_per_split + row;
