@@ -142,6 +142,14 @@ golden::GatheredDump read_ranks(const VerifyFlags& flags,
   return golden::gather_ranks(layout, ranks, config, cases);
 }
 
+// The engine's form of attention in a case: expanded if any of its sequences has several new tokens.
+model::AttentionForm form_of(const std::vector<golden::Case>& cases, const std::string& name) {
+  const auto found = std::ranges::find(cases, name, &golden::Case::name);
+  const bool prefills = found != cases.end() &&
+                        std::ranges::any_of(found->sequences, [](const auto& tokens) { return tokens.size() > 1; });
+  return prefills ? model::AttentionForm::kExpanded : model::AttentionForm::kAbsorbed;
+}
+
 // What the engine's kernels compute for the golden file's cases.
 golden::Dump run_device(const VerifyFlags& flags,
                         const model::WeightSource& weights,
@@ -222,7 +230,8 @@ int run_verify(const VerifyFlags& flags) {
   } else {
     print_verdict(verdict, dump);
     if (const auto* first = verdict.first_divergence(); first != nullptr && !flags.device.device.empty()) {
-      fmt::print("  computed by kernel: {}\n", gpu::kernel_of(weights.config(), first->op));
+      fmt::print("  computed by kernel: {}\n",
+                 gpu::kernel_of(weights.config(), form_of(manifest.cases, first->case_name), first->op));
     }
   }
   switch (verdict.outcome) {

@@ -44,6 +44,7 @@ struct LayerWeights {
   LinearWeight q;                   // q_b, or the one projection
   LinearWeight kv_a;                // [kv_lora + rope, hidden]
   bf16* kv_a_norm = nullptr;        // [kv_lora]
+  LinearWeight kv_b;                // [heads * (nope + v), kv_lora]: the expanded form
   bf16* w_uk = nullptr;             // [heads, kv_lora, nope]: kv_b's key rows, dequantised and transposed
   bf16* w_uv = nullptr;             // [heads, v, kv_lora]: kv_b's value rows, dequantised
   LinearWeight o_proj;              // [hidden, heads * v]

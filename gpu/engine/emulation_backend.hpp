@@ -9,9 +9,11 @@
 #include "gpu/kernels/cache_latent.cuh"
 #include "gpu/kernels/combine.cuh"
 #include "gpu/kernels/embed.cuh"
+#include "gpu/kernels/expanded_attention.cuh"
 #include "gpu/kernels/fp8_linear.cuh"
+#include "gpu/kernels/gather_latent.cuh"
 #include "gpu/kernels/latent_attention.cuh"
-#include "gpu/kernels/quantize.cuh"
+#include "gpu/kernels/quantize_rows.cuh"
 #include "gpu/kernels/rms_norm.cuh"
 #include "gpu/kernels/rotate.cuh"
 #include "gpu/kernels/router.cuh"
@@ -45,9 +47,11 @@ class EmulationBackend : public Backend {
   void launch(const CacheLatentArguments& arguments) override { cache_latent(stream_, arguments); }
   void launch(const CombineArguments& arguments) override { combine(stream_, arguments); }
   void launch(const EmbedArguments& arguments) override { embed(stream_, arguments); }
+  void launch(const ExpandedAttentionArguments& arguments) override { expanded_attention(stream_, arguments); }
   void launch(const Fp8LinearArguments& arguments) override { fp8_linear(stream_, arguments); }
+  void launch(const GatherLatentArguments& arguments) override { gather_latent(stream_, arguments); }
   void launch(const LatentAttentionArguments& arguments) override { latent_attention(stream_, arguments); }
-  void launch(const QuantizeArguments& arguments) override { quantize(stream_, arguments); }
+  void launch(const QuantizeRowsArguments& arguments) override { quantize_rows(stream_, arguments); }
   void launch(const RmsNormArguments& arguments) override { rms_norm(stream_, arguments); }
   void launch(const RotateQueryArguments& arguments) override { rotate_query(stream_, arguments); }
   void launch(const RouterArguments& arguments) override { router(stream_, arguments); }

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "gpu/engine/rotation.hpp"
+#include "gpu/kernels/fp8_cache.cuh"
 #include "gpu/kernels/latent_attention.cuh"
 #include "model/check.hpp"
 
@@ -23,9 +24,13 @@ int64_t num_splits(int64_t num_keys, int pages_per_split) {
 
 model::Workload workload_of(const StepInput& input, const MtpInput* mtp) {
   model::Workload workload;
+
   workload.attention_form = model::AttentionForm::kAbsorbed;
   for (const StepSequence& sequence : input.sequences) {
     workload.sequences.push_back({sequence.num_cached, sequence.num_new});
+    if (sequence.prefills) {
+      workload.attention_form = model::AttentionForm::kExpanded;
+    }
   }
   if (mtp != nullptr) {
     workload.only_mtp_layer = mtp->layer;
@@ -47,9 +52,16 @@ Engine::Engine(const model::WeightSource& source, std::unique_ptr<Backend> backe
   plan.enter_group("weights");
   const WeightLoader loader(source, weights_, plan);
   plan.enter_group("latent cache");
-  pages_.resize(static_cast<size_t>(config_.num_hidden_layers + config_.num_nextn_predict_layers));
-  for (size_t layer = 0; layer < pages_.size(); ++layer) {
-    plan.add(pages_[layer], options.num_pages * kPageRows * config_.latent_dim(), "cache." + std::to_string(layer));
+  if (options.fp8_cache && !has_fp8_cache(config_.kv_lora_rank, config_.qk_rope_head_dim)) {
+    model::throw_input_error("the device's kernels cannot run this model: {}", kFp8CacheWidths);
+  }
+  cache_.is_fp8 = options.fp8_cache;
+  cache_.row_bytes = options.fp8_cache ? fp8_cache_row_bytes(static_cast<int>(config_.kv_lora_rank),
+                                                             static_cast<int>(config_.qk_rope_head_dim))
+                                       : config_.latent_dim() * int64_t{sizeof(bf16)};
+  cache_.pages.resize(static_cast<size_t>(config_.num_hidden_layers + config_.num_nextn_predict_layers));
+  for (size_t layer = 0; layer < cache_.pages.size(); ++layer) {
+    plan.add(cache_.pages[layer], options.num_pages * kPageRows * cache_.row_bytes, "cache." + std::to_string(layer));
   }
   plan.enter_group("workspace");
   workspace_ = std::make_unique<Workspace>(config_, options.limits, plan);
@@ -62,7 +74,7 @@ Engine::Engine(const model::WeightSource& source, std::unique_ptr<Backend> backe
   forward_ = std::make_unique<Forward>(config_,
                                        weights_,
                                        *workspace_,
-                                       pages_,
+                                       cache_,
                                        options_.limits,
                                        options.ue8m0_scales ? ScaleFormat::kUe8m0 : ScaleFormat::kFp32,
                                        *backend_,
@@ -87,6 +99,7 @@ Engine::Engine(const model::WeightSource& source, std::unique_ptr<Backend> backe
 void Engine::check_input(const StepInput& input) const {
   const StepLimits& limits = options_.limits;
   int64_t num_rows = 0;
+  int64_t num_prefill_keys = 0;
   bool prefills = false;
   for (const StepSequence& sequence : input.sequences) {
     CHECK(sequence.num_new >= 1 && sequence.num_cached + sequence.num_new <= limits.max_len);
@@ -94,7 +107,9 @@ void Engine::check_input(const StepInput& input) const {
     CHECK(sequence.prefills || (!prefills && sequence.num_new <= limits.max_decode_rows));
     prefills = sequence.prefills;
     num_rows += sequence.num_new;
+    num_prefill_keys += prefills ? sequence.num_cached + sequence.num_new : 0;
   }
+  CHECK(num_prefill_keys <= limits.max_prefill_keys);
   CHECK_EQ(num_rows, static_cast<int64_t>(input.tokens.size()));
   CHECK(num_rows >= 1 && num_rows <= limits.max_rows);
   CHECK(static_cast<int64_t>(input.sequences.size()) <= limits.max_sequences);
@@ -107,16 +122,20 @@ StepShape Engine::shape_of(const StepInput& input, bool padded) const {
   StepShape shape{.num_rows = static_cast<int64_t>(input.tokens.size()),
                   .num_head_rows = static_cast<int64_t>(input.head_rows.size())};
   for (const StepSequence& sequence : input.sequences) {
-    const int64_t splits = num_splits(sequence.num_cached + sequence.num_new, limits.pages_per_split);
+    const int64_t num_keys = sequence.num_cached + sequence.num_new;
     if (sequence.prefills) {
-      shape.prefills.push_back({sequence.num_new, splits});
+      ++shape.num_prefilling;
+      shape.max_prefill_new = std::max(shape.max_prefill_new, sequence.num_new);
+      shape.num_prefill_keys += num_keys;
     } else {
       ++shape.num_decoding;
-      shape.num_decode_splits += splits;
+      shape.num_decode_rows += sequence.num_new;
+      shape.num_decode_splits += num_splits(num_keys, limits.pages_per_split);
     }
   }
   if (padded) {
     shape.num_rows = next_power_of_two(shape.num_rows, limits.max_rows);
+    shape.num_decode_rows = shape.num_rows;
     shape.num_head_rows = next_power_of_two(shape.num_head_rows, limits.max_head_rows);
     shape.num_decoding = next_power_of_two(shape.num_decoding, limits.max_sequences);
     shape.num_decode_splits = shape.num_decoding * limits.max_splits();
@@ -131,11 +150,22 @@ void Engine::upload(const StepInput& input, const MtpInput* mtp, const StepShape
   Staging& s = staging_;
   s = {};
   s.first_token = {0};
+  s.first_key_row = {0};
+  const auto slot_of = [](const StepSequence& sequence, int64_t position) {
+    return sequence.pages[static_cast<size_t>(position / kPageRows)] * kPageRows + position % kPageRows;
+  };
   const auto max_pages = static_cast<size_t>(options_.limits.max_pages());
   for (const StepSequence& sequence : input.sequences) {
     for (int64_t position = sequence.num_cached; position < sequence.num_cached + sequence.num_new; ++position) {
       s.positions.push_back(static_cast<int32_t>(position + positions_ahead));
-      s.slots.push_back(sequence.pages[static_cast<size_t>(position / kPageRows)] * kPageRows + position % kPageRows);
+      s.slots.push_back(slot_of(sequence, position));
+    }
+    if (sequence.prefills) {
+      for (int64_t position = 0; position < sequence.num_cached + sequence.num_new; ++position) {
+        s.key_slots.push_back(slot_of(sequence, position));
+      }
+      s.first_key_row.push_back(static_cast<int32_t>(s.key_slots.size()));
+      s.first_key.push_back(0);
     }
     s.num_keys.push_back(static_cast<int32_t>(sequence.num_cached + sequence.num_new));
     s.first_token.push_back(static_cast<int32_t>(s.first_token.back() + sequence.num_new));
@@ -156,7 +186,7 @@ void Engine::upload(const StepInput& input, const MtpInput* mtp, const StepShape
   s.positions.resize(rows, 0);
   s.slots.resize(rows, -1);
   s.head_rows.resize(static_cast<size_t>(shape.num_head_rows), -1);
-  const size_t num_sequences = static_cast<size_t>(shape.num_decoding) + shape.prefills.size();
+  const size_t num_sequences = static_cast<size_t>(shape.num_decoding + shape.num_prefilling);
   s.num_keys.resize(num_sequences, 0);
   s.first_token.resize(num_sequences + 1, s.first_token.back());
   s.block_table.resize(num_sequences * max_pages, -1);
@@ -171,6 +201,9 @@ void Engine::upload(const StepInput& input, const MtpInput* mtp, const StepShape
   send(workspace_->block_table, s.block_table);
   send(workspace_->num_keys, s.num_keys);
   send(workspace_->first_token, s.first_token);
+  send(workspace_->key_slots, s.key_slots);
+  send(workspace_->first_key_row, s.first_key_row);
+  send(workspace_->first_key, s.first_key);
   send(workspace_->state_rows, s.state_rows);
   send(workspace_->head_rows, s.head_rows);
 }
@@ -252,10 +285,10 @@ std::vector<int32_t> Engine::sample(std::span<const SamplerRow> rows,
 
 void Engine::copy_pages(std::span<const int32_t> from, std::span<const int32_t> to) {
   CHECK_EQ(from.size(), to.size());
-  const int64_t page_len = kPageRows * config_.latent_dim();
-  for (bf16* const pages : pages_) {
+  const int64_t page_bytes = kPageRows * cache_.row_bytes;
+  for (std::byte* const pages : cache_.pages) {
     for (size_t i = 0; i < from.size(); ++i) {
-      backend_->copy(pages + to[i] * page_len, pages + from[i] * page_len, page_len * int64_t{sizeof(bf16)});
+      backend_->copy(pages + to[i] * page_bytes, pages + from[i] * page_bytes, page_bytes);
     }
   }
 }

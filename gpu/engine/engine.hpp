@@ -25,6 +25,7 @@ struct EngineOptions {
   StepLimits limits = {};
   int64_t num_pages = 0;      // of the latent cache, shared by all sequences
   bool ue8m0_scales = false;  // activation scales are powers of two
+  bool fp8_cache = false;     // the latent cache in FlashMLA's FP8 form
   bool use_graphs = false;    // steps in which every sequence decodes are captured once for each padded shape
   std::function<void(const std::string& text)> on_plan = {};  // the memory plan, before anything is allocated
   WeightLoader::OnProgress on_progress = {};
@@ -45,7 +46,8 @@ struct MtpInput {
 
 // Who watches a step; it then runs op by op.
 struct Watch {
-  model::Probe* probe = nullptr;  // shown what it wants, as for model::Workload in the absorbed form
+  model::Probe* probe =
+      nullptr;  // shown what it wants; attention in the expanded form if a sequence prefills, else absorbed
   std::vector<OpTime>* times = nullptr;
 };
 
@@ -84,6 +86,9 @@ class Engine {
     std::vector<int32_t> block_table;
     std::vector<int32_t> num_keys;
     std::vector<int32_t> first_token;
+    std::vector<int64_t> key_slots;
+    std::vector<int32_t> first_key_row;
+    std::vector<int32_t> first_key;
     std::vector<int32_t> state_rows;
     std::vector<int32_t> head_rows;
   };
@@ -97,7 +102,7 @@ class Engine {
   EngineOptions options_;
   std::unique_ptr<Backend> backend_;
   DeviceWeights weights_;
-  LatentPages pages_;
+  LatentCache cache_;
   std::unique_ptr<Workspace> workspace_;
   std::unique_ptr<Observer> observer_;
   std::unique_ptr<Forward> forward_;

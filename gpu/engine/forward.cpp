@@ -12,7 +12,7 @@ namespace gpu {
 Forward::Forward(const model::ModelConfig& config,
                  const DeviceWeights& weights,
                  const Workspace& workspace,
-                 const LatentPages& pages,
+                 const LatentCache& cache,
                  const StepLimits& limits,
                  ScaleFormat scale_format,
                  Backend& backend,
@@ -20,7 +20,7 @@ Forward::Forward(const model::ModelConfig& config,
     : config_(config),
       weights_(weights),
       ws_(workspace),
-      pages_(pages),
+      cache_(cache),
       limits_(limits),
       scale_format_(scale_format),
       softmax_scale_(softmax_scale(config)),
@@ -100,9 +100,8 @@ void Forward::run_main(const StepShape& shape) {
   });
   observer_.show("embed", ws_.x);
   for (size_t i = 0; i < weights_.layers.size(); ++i) {
-    run_layer({"layer." + std::to_string(i), weights_.layers[i], pages_[i], "cache." + std::to_string(i) + ".latent"},
-              i > 0,
-              shape);
+    run_layer(
+        {"layer." + std::to_string(i), weights_.layers[i], i, "cache." + std::to_string(i) + ".latent"}, i > 0, shape);
   }
   observer_.run("final_norm", "", [&] { norm(weights_.final_norm, true, false, ws_.main_state, rows); });
   observer_.show("final_norm", ws_.main_state);
@@ -143,7 +142,7 @@ void Forward::run_mtp(int64_t k, const bf16* states, const StepShape& shape) {
   observer_.run(name.c_str(), ".eh_proj", [&] { bf16_linear(mtp.eh_proj, ws_.normed, nullptr, ws_.x, rows); });
   observer_.show(name + ".eh_proj", ws_.x);
   const auto index = static_cast<size_t>(config_.num_hidden_layers + k);
-  run_layer({name + ".layer", mtp.layer, pages_[index], "cache." + std::to_string(index) + ".latent"}, false, shape);
+  run_layer({name + ".layer", mtp.layer, index, "cache." + std::to_string(index) + ".latent"}, false, shape);
   observer_.run(name.c_str(), ".norm", [&] { norm(mtp.norm, true, false, ws_.mtp_state, rows); });
   observer_.show(name + ".norm", ws_.mtp_state);
   run_head(name + ".logits", ws_.mtp_state, mtp.head, shape);
@@ -174,8 +173,13 @@ void Forward::run_layer(const Layer& layer, bool has_residual, const StepShape& 
     }
   });
   observer_.show(name + ".attn_norm", ws_.normed);
+
   run_query(layer, rows);
-  run_attention(layer, shape);
+  write_cache(layer, rows);
+  run_absorbed(layer, shape);
+  run_expanded(layer, shape);
+  run_output(layer, rows);
+
   observer_.run(name.c_str(), ".ffn_norm", [&] { norm(layer.weights.ffn_norm, true, true, ws_.normed, rows); });
   observer_.show(name + ".attn_residual", ws_.residual);
   observer_.show(name + ".ffn_norm", ws_.normed);

@@ -7,6 +7,7 @@
 
 #include "gpu/engine/backend.hpp"
 #include "gpu/engine/device_weights.hpp"
+#include "gpu/engine/latent_cache.hpp"
 #include "gpu/engine/observer.hpp"
 #include "gpu/engine/workspace.hpp"
 #include "gpu/kernels/quantize_block.cuh"
@@ -16,24 +17,17 @@ namespace gpu {
 
 // What the launches of a step depend on; everything else is read on the device. Two steps of one shape are the same launches.
 struct StepShape {
-  // A sequence that prefills, behind those that decode: its own launch of attention.
-  struct Prefill {
-    int64_t num_new = 0;
-    int64_t num_splits = 0;
-    auto operator<=>(const Prefill&) const = default;
-  };
-
   int64_t num_rows = 0;
-  int64_t num_decoding = 0;  // sequences
+  int64_t num_decode_rows = 0;  // the first ones: of sequences that decode
+  int64_t num_decoding = 0;     // sequences
   int64_t num_decode_splits = 0;
+  int64_t num_prefilling = 0;  // sequences, behind those that decode
+  int64_t max_prefill_new = 0;
+  int64_t num_prefill_keys = 0;
   int64_t num_head_rows = 0;
-  std::vector<Prefill> prefills = {};
 
   auto operator<=>(const StepShape&) const = default;
 };
-
-// Pages of the latent cache, by layer (MTP layers behind the others): [num_pages, 64, kv_lora + rope].
-using LatentPages = std::vector<bf16*>;
 
 class Forward {
  public:
@@ -41,7 +35,7 @@ class Forward {
   Forward(const model::ModelConfig& config,
           const DeviceWeights& weights,
           const Workspace& workspace,
-          const LatentPages& pages,
+          const LatentCache& cache,
           const StepLimits& limits,
           ScaleFormat scale_format,
           Backend& backend,
@@ -53,17 +47,21 @@ class Forward {
   void run_mtp(int64_t k, const bf16* states, const StepShape& shape);
 
  private:
-  // One layer under way: names of its ops, its weights, its pages.
+  // One layer under way: names of its ops, its weights, its place in the cache.
   struct Layer {
     std::string name;
     const LayerWeights& weights;
-    bf16* pages;
+
+    size_t index;  // in the cache
     std::string cache_id;
   };
 
   void run_layer(const Layer& layer, bool has_residual, const StepShape& shape);
   void run_query(const Layer& layer, int64_t rows);
-  void run_attention(const Layer& layer, const StepShape& shape);
+  void write_cache(const Layer& layer, int64_t rows);
+  void run_absorbed(const Layer& layer, const StepShape& shape);
+  void run_expanded(const Layer& layer, const StepShape& shape);
+  void run_output(const Layer& layer, int64_t rows);
   // `out_id`: the op that the down projection computes.
   void run_mlp(const std::string& name, const MlpWeights& mlp, int64_t rows, bf16* out, const std::string& out_id);
   void run_router(const Layer& layer, int64_t rows);
@@ -82,7 +80,7 @@ class Forward {
   const model::ModelConfig& config_;
   const DeviceWeights& weights_;
   const Workspace& ws_;
-  const LatentPages& pages_;
+  const LatentCache& cache_;
   const StepLimits& limits_;
   ScaleFormat scale_format_;
   float softmax_scale_;

@@ -1,13 +1,12 @@
 #include "gpu/engine/kernel_of.hpp"
 
-#include "model/op_list.hpp"
-
 namespace gpu {
 
-std::string kernel_of(const model::ModelConfig& config, const std::string& op_id) {
+std::string kernel_of(const model::ModelConfig& config, model::AttentionForm form, const std::string& op_id) {
   using model::OpKind;
   model::Workload workload{.sequences = {{0, 1}}, .num_mtp_layers = config.num_nextn_predict_layers};
-  workload.attention_form = model::AttentionForm::kAbsorbed;
+  workload.attention_form = form;
+  const bool expanded = form == model::AttentionForm::kExpanded;
   const auto kernel = [&](const model::Op& op) -> std::string {
     switch (op.kind) {
       case OpKind::kEmbed: return "embed";
@@ -20,9 +19,9 @@ std::string kernel_of(const model::ModelConfig& config, const std::string& op_id
       case OpKind::kCacheLatent: return "cache_latent";
       case OpKind::kAttentionProbs:
       case OpKind::kAttentionLse:
-      case OpKind::kOutputLatent: return "latent_attention";
+      case OpKind::kOutputLatent: return expanded ? "expanded_attention" : "latent_attention";
+      case OpKind::kAttentionContext: return expanded ? "expanded_attention" : "bf16_linear";
       case OpKind::kQueryLatent:
-      case OpKind::kAttentionContext:
       case OpKind::kRouterLogits:
       case OpKind::kMtpConcat:
       case OpKind::kHead: return "bf16_linear";

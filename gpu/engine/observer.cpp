@@ -1,9 +1,34 @@
 #include "gpu/engine/observer.hpp"
 
-#include <algorithm>
+#include <cstring>
 #include <utility>
 
+#include "gpu/kernels/fp8_cache.cuh"
+
 namespace gpu {
+namespace {
+
+std::vector<uint16_t> decode_bf16_row(const std::vector<std::byte>& stored) {
+  std::vector<uint16_t> row(stored.size() / sizeof(uint16_t));
+  std::memcpy(row.data(), stored.data(), stored.size());
+  return row;
+}
+
+// A row of gpu/kernels/fp8_cache.cuh as attention reads it.
+std::vector<uint16_t> decode_fp8_row(const std::vector<std::byte>& stored, int64_t latent, int64_t row_len) {
+  std::vector<uint16_t> row(static_cast<size_t>(row_len));
+  for (int64_t i = 0; i < latent; ++i) {
+    float scale = 0;
+    std::memcpy(&scale, stored.data() + latent + i / kScaleBlockLen * int64_t{sizeof(float)}, sizeof(scale));
+    const float code = model::decode_f8_e4m3(static_cast<uint8_t>(stored[static_cast<size_t>(i)]));
+    row[static_cast<size_t>(i)] = emulated::to_bf16(code * scale).bits;
+  }
+  const size_t rope_bytes = static_cast<size_t>(row_len - latent) * sizeof(uint16_t);
+  std::memcpy(row.data() + latent, stored.data() + latent + kFp8CacheScaleBytes, rope_bytes);
+  return row;
+}
+
+}  // namespace
 
 void Observer::enter_step(const model::ModelConfig& config,
                           const model::Workload& workload,
@@ -13,6 +38,7 @@ void Observer::enter_step(const model::ModelConfig& config,
   probe_ = probe;
   times_ = times;
   sequences_ = sequences;
+  config_ = &config;
   ops_.clear();
   if (probe != nullptr) {
     for (model::Op& op : model::op_list(config, workload)) {
@@ -89,26 +115,28 @@ void Observer::show(const std::string& id, const model::TensorView& value) {
   }
 }
 
-void Observer::show_cache(
-    const std::string& layer, const std::string& cache_id, const bf16* pages, int64_t latent, int64_t rope) {
+void Observer::show_cache(const std::string& layer,
+                          const std::string& cache_id,
+                          const LatentCache& cache,
+                          size_t index) {
   if (probe_ == nullptr) {
     return;
   }
-  const int64_t row_len = latent + rope;
+  const int64_t latent = config_->kv_lora_rank;
+  const int64_t row_len = config_->latent_dim();
   std::vector<uint16_t> all;  // of every sequence
   std::vector<uint16_t> new_latents;
   std::vector<uint16_t> new_keys;
-  for (const auto& [num_cached, num_new, prefills, sequence_pages] : sequences_) {
-    for (int64_t first = 0; first < num_cached + num_new; first += kPageRows) {
-      const int64_t count = std::min(kPageRows, num_cached + num_new - first);
-      const int64_t page = sequence_pages[static_cast<size_t>(first / kPageRows)];
-      const auto rows = download(pages + page * kPageRows * row_len, count, row_len);
-      const auto codes = rows.codes<uint16_t>();
-      all.insert(all.end(), codes.begin(), codes.end());
-      for (int64_t row = std::max<int64_t>(0, num_cached - first); row < count; ++row) {
-        const auto key = codes.begin() + row * row_len + latent;
-        new_latents.insert(new_latents.end(), key - latent, key);
-        new_keys.insert(new_keys.end(), key, key + rope);
+  for (const auto& [num_cached, num_new, prefills, pages] : sequences_) {
+    for (int64_t position = 0; position < num_cached + num_new; ++position) {
+      const int64_t slot = pages[static_cast<size_t>(position / kPageRows)] * kPageRows + position % kPageRows;
+      std::vector<std::byte> stored(static_cast<size_t>(cache.row_bytes));
+      backend_.download(stored.data(), cache.pages[index] + slot * cache.row_bytes, cache.row_bytes);
+      const auto row = cache.is_fp8 ? decode_fp8_row(stored, latent, row_len) : decode_bf16_row(stored);
+      all.insert(all.end(), row.begin(), row.end());
+      if (position >= num_cached) {
+        new_latents.insert(new_latents.end(), row.begin(), row.begin() + latent);
+        new_keys.insert(new_keys.end(), row.begin() + latent, row.end());
       }
     }
   }
@@ -117,7 +145,9 @@ void Observer::show_cache(
       show(id, model::make_tensor(model::DType::kBF16, ops_.at(id).shape, std::move(codes)));
     }
   };
-  show_rows(layer + ".attn.kv_a_norm", new_latents);
+  if (!cache.is_fp8) {  // else the norm is never stored as it is
+    show_rows(layer + ".attn.kv_a_norm", new_latents);
+  }
   show_rows(layer + ".attn.k_rope", new_keys);
   show_rows(cache_id, all);
 }

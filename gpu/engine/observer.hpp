@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "gpu/engine/backend.hpp"
+#include "gpu/engine/latent_cache.hpp"
 #include "gpu/portable/types.hpp"
 #include "model/op_list.hpp"
 #include "model/probe.hpp"
@@ -29,8 +30,6 @@ struct StepSequence {
   bool prefills = false;                // else it decodes: at most StepLimits::max_decode_rows new tokens
   std::span<const int32_t> pages = {};  // of its positions, the new ones included
 };
-
-inline constexpr int64_t kPageRows = 64;  // positions in a page of the latent cache
 
 class Observer {
  public:
@@ -54,8 +53,7 @@ class Observer {
   // A value that was put together on the host.
   void show(const std::string& id, const model::TensorView& value);
   // The rows that the step wrote into the cache, as the ops that they are, and all rows of its sequences.
-  void show_cache(
-      const std::string& layer, const std::string& cache_id, const bf16* pages, int64_t latent, int64_t rope);
+  void show_cache(const std::string& layer, const std::string& cache_id, const LatentCache& cache, size_t index);
   // The part of a grouped op that one expert has: `num_rows` rows.
   void show_expert(const std::string& id, int64_t expert, int64_t num_rows, const bf16* data, int64_t row_stride = 0);
   // The FP32 sum of two tensors: the residual stream, which the device keeps as a pair. [num_rows, row_len]
@@ -89,6 +87,7 @@ class Observer {
   Backend& backend_;
   model::Probe* probe_ = nullptr;
   std::vector<OpTime>* times_ = nullptr;
+  const model::ModelConfig* config_ = nullptr;
   std::map<std::string, model::Op> ops_;
   std::span<const StepSequence> sequences_;
   std::chrono::steady_clock::time_point origin_ = std::chrono::steady_clock::now();

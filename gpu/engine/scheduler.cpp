@@ -51,7 +51,8 @@ StepLimits Scheduler::limits_of(const SchedulerOptions& options, int64_t max_seq
           .max_sequences = max_sequences,
           .max_len = max_len,
           .max_decode_rows = decode_rows,
-          .max_head_rows = max_sequences * decode_rows};
+          .max_head_rows = max_sequences * decode_rows,
+          .max_prefill_keys = std::max(max_len, options.chunk_len)};
 }
 
 std::vector<FinishReason> Scheduler::run(const std::vector<Request>& requests,
@@ -110,17 +111,22 @@ void Scheduler::admit() {
 std::vector<Scheduler::Share> Scheduler::plan_step() {
   std::vector<Share> shares;
   int64_t budget = options_.chunk_len;
+  int64_t key_budget = engine_.options().limits.max_prefill_keys;  // kv_b works on all positions of a sequence
   for (const bool decodes : {true, false}) {
     for (Sequence* sequence : active_) {
       if (sequence->decodes() != decodes) {
         continue;
       }
-      const int64_t count = decodes ? 1 + static_cast<int64_t>(sequence->drafts.size())
-                                    : std::min(budget, sequence->prompt_len() - sequence->num_fed);
-      if (count == 0) {
+      const int64_t count =
+          decodes ? 1 + static_cast<int64_t>(sequence->drafts.size())
+                  : std::min({budget, key_budget - sequence->num_fed, sequence->prompt_len() - sequence->num_fed});
+      if (count <= 0) {
         continue;
       }
-      budget -= decodes ? 0 : count;
+      if (!decodes) {
+        budget -= count;
+        key_budget -= sequence->num_fed + count;
+      }
       const bool ends = sequence->num_fed + count >= sequence->prompt_len();
       shares.push_back({.sequence = sequence,
                         .num_rows = count,
@@ -332,7 +338,7 @@ Watch Scheduler::watch_of(const StepInput& input,
     return {};
   }
   StepInfo info;
-  info.workload.attention_form = model::AttentionForm::kAbsorbed;
+
   info.workload.only_mtp_layer = mtp_layer;
   for (size_t s = 0; s < owners.size(); ++s) {
     const auto& [num_cached, num_new, prefills, pages] = input.sequences[s];
@@ -342,6 +348,7 @@ Watch Scheduler::watch_of(const StepInput& input,
     info.workload.sequences.push_back({num_cached, num_new});
     info.prefills = info.prefills || prefills;
   }
+  info.workload.attention_form = info.prefills ? model::AttentionForm::kExpanded : model::AttentionForm::kAbsorbed;
   return (*on_step_)(info);
 }
 

@@ -54,8 +54,9 @@ struct StepInfo {
     int64_t position = 0;
   };
   std::vector<Row> rows = {};
-  model::Workload workload = {};  // of the main model, or of an MTP layer alone
-  bool prefills = false;          // some sequence reads its prompt
+  model::Workload workload =
+      {};                 // of the main model, or of an MTP layer alone; expanded attention if a sequence prefills
+  bool prefills = false;  // some sequence reads its prompt
 };
 
 class Scheduler {

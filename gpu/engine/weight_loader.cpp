@@ -251,6 +251,7 @@ void WeightLoader::add_layer(LayerWeights& layer, int64_t index) {
   }
   add_linear(layer.kv_a, attn + "kv_a_proj_with_mqa.weight");
   add_norm(layer.kv_a_norm, attn + "kv_a_layernorm.weight");
+  add_linear(layer.kv_b, attn + "kv_b_proj.weight");
   add_absorbed(layer, attn + "kv_b_proj.weight");
   add_linear(layer.o_proj, attn + "o_proj.weight");
   add_norm(layer.ffn_norm, w + "post_attention_layernorm.weight");

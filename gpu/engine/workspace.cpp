@@ -49,6 +49,10 @@ Workspace::Workspace(const model::ModelConfig& config, const StepLimits& limits,
   plan.add(block_table, sequences * limits.max_pages(), "block_table");
   plan.add(num_keys, sequences, "num_keys");
   plan.add(first_token, sequences + 1, "first_token");
+  const int64_t keys = limits.max_prefill_keys;
+  plan.add(key_slots, keys, "key_slots");
+  plan.add(first_key_row, sequences + 1, "first_key_row");
+  plan.add(first_key, sequences, "first_key");
   plan.add(state_rows, rows, "state_rows");
   plan.add(head_rows, head_rows_len, "head_rows");
   plan.add(rotations, limits.num_rotations(config) * config.qk_rope_head_dim, "rotations");
@@ -60,8 +64,8 @@ Workspace::Workspace(const model::ModelConfig& config, const StepLimits& limits,
   plan.add(residual, rows * hidden, "residual");
   plan.add(normed, rows * 2 * hidden, "normed");
   if (config.quantization) {
-    plan.add(codes, rows * widest, "codes");
-    plan.add(scales, rows * blocks_of(widest), "scales");
+    plan.add(codes, std::max(rows * widest, keys * config.kv_lora_rank), "codes");
+    plan.add(scales, std::max(rows * blocks_of(widest), keys * blocks_of(config.kv_lora_rank)), "scales");
   }
   plan.add(q_a, rows * q_lora, "q_a");
   plan.add(q_a_norm, rows * q_lora, "q_a_norm");
@@ -72,8 +76,10 @@ Workspace::Workspace(const model::ModelConfig& config, const StepLimits& limits,
   plan.add(o_latent, rows * heads * config.kv_lora_rank, "o_latent");
   plan.add(lse, rows * heads, "lse");
   plan.add(context, rows * heads * config.v_head_dim, "context");
-  // Sequences that decode are one launch, those that prefill one each.
-  const int64_t partial_rows = limits.max_splits() * heads * std::max(sequences * limits.max_decode_rows, rows);
+  plan.add(key_latent, keys * config.kv_lora_rank, "key_latent");
+  plan.add(key_rope, keys * config.qk_rope_head_dim, "key_rope");
+  plan.add(kv, keys * heads * (config.qk_nope_head_dim + config.v_head_dim), "kv");
+  const int64_t partial_rows = limits.max_splits() * heads * sequences * limits.max_decode_rows;
   plan.add(first_split, sequences + 1, "first_split");
   plan.add(split_sequence, sequences * limits.max_splits(), "split_sequence");
   plan.add(partial_o, partial_rows * config.kv_lora_rank, "partial_o");
@@ -104,7 +110,7 @@ Workspace::Workspace(const model::ModelConfig& config, const StepLimits& limits,
 
   const auto reserve_splits = [&](int64_t out_dim, int64_t in_dim) {
     if (const int splits = num_splits_of(out_dim, in_dim, 1); splits > 1) {
-      const int64_t most = std::max(rows, head_rows_len);
+      const int64_t most = std::max({rows, head_rows_len, keys});
       partial_len = std::max(partial_len, splits * most * out_dim);
       // A step of fewer rows may be cut into smaller tiles, of 16 rows at least.
       arrivals_len =
@@ -114,6 +120,7 @@ Workspace::Workspace(const model::ModelConfig& config, const StepLimits& limits,
   reserve_splits(q_lora, hidden);
   reserve_splits(heads * config.qk_head_dim(), q_lora > 0 ? q_lora : hidden);
   reserve_splits(config.latent_dim(), hidden);
+  reserve_splits(heads * (config.qk_nope_head_dim + config.v_head_dim), config.kv_lora_rank);
   reserve_splits(hidden, heads * config.v_head_dim);
   reserve_splits(2 * padded(config.intermediate_size), hidden);
   reserve_splits(hidden, padded(config.intermediate_size));

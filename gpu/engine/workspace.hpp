@@ -14,10 +14,11 @@ namespace gpu {
 struct StepLimits {
   int64_t max_rows = 0;  // new tokens of all sequences
   int64_t max_sequences = 0;
-  int64_t max_len = 0;          // positions of a sequence, cached and new
-  int64_t max_decode_rows = 1;  // new tokens of a sequence that decodes: one and its drafts
-  int64_t max_head_rows = 0;    // rows whose logits are wanted
-  int pages_per_split = 16;     // attention; a sequence of up to 16 pages is one split (docs/gpu.md)
+  int64_t max_len = 0;           // positions of a sequence, cached and new
+  int64_t max_decode_rows = 1;   // new tokens of a sequence that decodes: one and its drafts
+  int64_t max_head_rows = 0;     // rows whose logits are wanted
+  int64_t max_prefill_keys = 0;  // positions of all sequences that prefill in one step, cached and new
+  int pages_per_split = 16;      // attention; a sequence of up to 16 pages is one split (docs/gpu.md)
 
   [[nodiscard]] int64_t max_pages() const;   // of a sequence
   [[nodiscard]] int64_t max_splits() const;  // of a sequence
@@ -32,23 +33,26 @@ struct Workspace {
   Workspace(const model::ModelConfig& config, const StepLimits& limits, MemoryPlan& plan);
 
   // Inputs of a step.
-  int32_t* tokens = nullptr;       // [R]; -1: padding
-  int32_t* positions = nullptr;    // [R]; padding: 0
-  int64_t* slots = nullptr;        // [R]; padding: -1
-  int32_t* block_table = nullptr;  // [S, max_pages]
-  int32_t* num_keys = nullptr;     // [S]; padding: 0
-  int32_t* first_token = nullptr;  // [S + 1]
-  int32_t* state_rows = nullptr;   // [R]: rows of the state that an MTP layer reads; padding: -1
-  int32_t* head_rows = nullptr;    // [H]: rows whose logits are wanted; padding: -1
-  float* rotations = nullptr;      // [num_rotations, rope / 2, 2]
+  int32_t* tokens = nullptr;         // [R]; -1: padding
+  int32_t* positions = nullptr;      // [R]; padding: 0
+  int64_t* slots = nullptr;          // [R]; padding: -1
+  int32_t* block_table = nullptr;    // [S, max_pages]
+  int32_t* num_keys = nullptr;       // [S]; padding: 0
+  int32_t* first_token = nullptr;    // [S + 1]
+  int64_t* key_slots = nullptr;      // [max_prefill_keys]: of all positions of the sequences that prefill
+  int32_t* first_key_row = nullptr;  // [S + 1]: a prefilling sequence's rows among them
+  int32_t* first_key = nullptr;      // [S]: 0, where they begin
+  int32_t* state_rows = nullptr;     // [R]: rows of the state that an MTP layer reads; padding: -1
+  int32_t* head_rows = nullptr;      // [H]: rows whose logits are wanted; padding: -1
+  float* rotations = nullptr;        // [num_rotations, rope / 2, 2]
 
   // The residual stream: the layer's input is x + residual. x: embedding, o_proj or ffn.
   bf16* x = nullptr;         // [R, hidden]
   bf16* residual = nullptr;  // [R, hidden]
   bf16* normed = nullptr;    // [R, 2 * hidden]: MTP layers norm two states side by side
   // Quantised input of the next linear.
-  fp8_e4m3* codes = nullptr;  // [R, widest input]
-  float* scales = nullptr;    // [ceil(widest input / 128), rows]
+  fp8_e4m3* codes = nullptr;  // [R, widest input] or [max_prefill_keys, kv_lora]
+  float* scales = nullptr;    // [ceil(input / 128), rows]
 
   bf16* q_a = nullptr;                // [R, q_lora]
   bf16* q_a_norm = nullptr;           // [R, q_lora]
@@ -59,6 +63,9 @@ struct Workspace {
   bf16* o_latent = nullptr;           // [R, heads, kv_lora]
   float* lse = nullptr;               // [R, heads]
   bf16* context = nullptr;            // [R, heads, v]
+  bf16* key_latent = nullptr;         // [max_prefill_keys, kv_lora]
+  bf16* key_rope = nullptr;           // [max_prefill_keys, rope]
+  bf16* kv = nullptr;                 // [max_prefill_keys, heads, nope + v]
   int32_t* first_split = nullptr;     // [S + 1]
   int32_t* split_sequence = nullptr;  // [S * max_splits]
   float* partial_o = nullptr;         // as latent_attention wants it

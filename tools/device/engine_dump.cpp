@@ -46,10 +46,13 @@ gpu::EngineOptions options_of(const std::vector<golden::Case>& cases) {
   for (const golden::Case& step : cases) {
     limits.max_rows = std::max(limits.max_rows, step.num_tokens());
     limits.max_sequences = std::max(limits.max_sequences, static_cast<int64_t>(step.sequences.size()));
+    int64_t num_keys = 0;
     for (const auto& [num_cached, num_new] : golden::sequence_steps(cases, step)) {
+      num_keys += num_cached + num_new;
       limits.max_len = std::max(limits.max_len, num_cached + num_new);
       options.num_pages += (num_cached + num_new + gpu::kPageRows - 1) / gpu::kPageRows;
     }
+    limits.max_prefill_keys = std::max(limits.max_prefill_keys, num_keys);
   }
   limits.max_head_rows = limits.max_rows;
   // One split a sequence, whatever its length: the rule by which the verifier judges the sum (docs/gpu.md).

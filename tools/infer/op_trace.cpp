@@ -27,10 +27,13 @@ std::vector<gpu::OpTime>* OpTrace::enter_step(const gpu::StepInfo& step) {
 }
 
 std::vector<model::OpRecord> OpTrace::records_of(const Step& step) const {
-  const model::Workload& workload = step.info.workload;
-  std::map<std::string, model::Op> ops;
-  for (model::Op& op : model::op_list(config_, workload)) {
-    ops.emplace(op.id, op);
+  model::Workload workload = step.info.workload;
+  std::map<std::string, model::Op> ops;  // of both forms: in a step that prefills, some sequences may decode
+  for (const auto form : {workload.attention_form, model::AttentionForm::kAbsorbed}) {
+    workload.attention_form = form;
+    for (model::Op& op : model::op_list(config_, workload)) {
+      ops.emplace(op.id, op);
+    }
   }
   std::vector<model::OpRecord> records;
   for (const gpu::OpTime& time : step.times) {
