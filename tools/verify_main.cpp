@@ -11,7 +11,11 @@
 #include "golden/formats.hpp"
 #include "golden/ranks.hpp"
 #include "golden/store.hpp"
+#include "gpu/emulation/fault.hpp"
+#include "gpu/engine/kernel_of.hpp"
 #include "tools/cli.hpp"
+#include "tools/device/engine_dump.hpp"
+#include "tools/device/open.hpp"
 #include "tools/list_required.hpp"
 #include "tools/op_pack.hpp"
 #include "tools/recompute.hpp"
@@ -28,6 +32,7 @@ struct VerifyFlags {
   std::string checkpoint;
   std::string against;
   std::string format = "dsv3";
+  DeviceFlags device;  // in place of `against`
   std::vector<std::string> case_names;
   std::string junit;
   bool json = false;
@@ -137,6 +142,26 @@ golden::GatheredDump read_ranks(const VerifyFlags& flags,
   return golden::gather_ranks(layout, ranks, config, cases);
 }
 
+// The engine's form of attention in a case: expanded if any of its sequences has several new tokens.
+model::AttentionForm form_of(const std::vector<golden::Case>& cases, const std::string& name) {
+  const auto found = std::ranges::find(cases, name, &golden::Case::name);
+  const bool prefills = found != cases.end() &&
+                        std::ranges::any_of(found->sequences, [](const auto& tokens) { return tokens.size() > 1; });
+  return prefills ? model::AttentionForm::kExpanded : model::AttentionForm::kAbsorbed;
+}
+
+// What the engine's kernels compute for the golden file's cases.
+golden::Dump run_device(const VerifyFlags& flags,
+                        const model::WeightSource& weights,
+                        const golden::Manifest& manifest,
+                        const std::vector<std::string>& cases) {
+  check_profile(manifest, weights.config());
+  auto dump = dump_engine(
+      weights, manifest, open_device(flags.device, flags.num_threads), {.cases = cases, .on_progress = show_progress});
+  clear_progress();
+  return dump;
+}
+
 golden::PinRouting parse_pin(const std::string& text) {
   if (text.empty()) {
     return golden::PinRouting::kNone;
@@ -151,11 +176,12 @@ golden::PinRouting parse_pin(const std::string& text) {
 }
 
 int run_verify(const VerifyFlags& flags) {
-  // Not CLI11's required(): the subcommand needs neither.
-  for (const auto& [name, value] : {std::pair{"--golden", flags.golden}, std::pair{"--against", flags.against}}) {
-    if (value.empty()) {
-      model::throw_input_error("{} is required", name);
-    }
+  // Not CLI11's required(): the subcommands need neither.
+  if (flags.golden.empty()) {
+    model::throw_input_error("--golden is required");
+  }
+  if (flags.against.empty() == flags.device.device.empty()) {
+    model::throw_input_error("give one of --against and --device");
   }
   const auto golden = golden::read_golden(flags.golden);
   const auto& manifest = golden.manifest;
@@ -178,7 +204,11 @@ int run_verify(const VerifyFlags& flags) {
     }
   }
   const CheckedWeights weights(*checkpoint.weights, manifest);
-  const auto gathered = read_ranks(flags, weights.config(), manifest.cases);
+  const auto gathered =
+      flags.device.device.empty()
+          ? read_ranks(flags, weights.config(), manifest.cases)
+          : golden::GatheredDump{
+                .dump = run_device(flags, weights, manifest, cases), .origins = {}, .disagreements = {}};
   const golden::Dump& dump = gathered.dump;
   const ModeFlags mode{manifest.mode, manifest.profile, manifest.gemm, manifest.scale, manifest.attention};
   const auto rules = rules_of(mode);
@@ -199,6 +229,10 @@ int run_verify(const VerifyFlags& flags) {
     fmt::print("{}\n", golden::to_json(verdict));
   } else {
     print_verdict(verdict, dump);
+    if (const auto* first = verdict.first_divergence(); first != nullptr && !flags.device.device.empty()) {
+      fmt::print("  computed by kernel: {}\n",
+                 gpu::kernel_of(weights.config(), form_of(manifest.cases, first->case_name), first->op));
+    }
   }
   switch (verdict.outcome) {
     case golden::Verdict::Outcome::kPass: return kExitOk;
@@ -208,16 +242,30 @@ int run_verify(const VerifyFlags& flags) {
   return kExitBadInput;
 }
 
+// A fault that the emulated device found is a failure, like a tensor that diverged.
+int run_verify_or_fault(const VerifyFlags& flags) {
+  try {
+    return run_verify(flags);
+  } catch (const gpu::emulation::Fault& fault) {
+    clear_progress();
+    fmt::print("FAULT {}\nFAIL on device {}\n", fault.what(), flags.device.device);
+    return kExitCheckFailed;
+  }
+}
+
 }  // namespace
 }  // namespace tools
 
 int main(int argc, char** argv) {
-  CLI::App app("Verifies a dump of a DeepSeek-V3 forward pass: every op recomputed from the dump's own inputs.",
-               "dsv3-verify");
+  CLI::App app(
+      "Verifies a DeepSeek-V3 forward pass, a dump's or our own CUDA implementation's: every op recomputed from its "
+      "own inputs.",
+      "dsv3-verify");
   tools::describe(app,
                   "Examples:\n"
                   "  dsv3-verify --golden g.safetensors --checkpoint DIR --against dump.safetensors --format v32\n"
                   "  dsv3-verify --golden g.safetensors --against mine.safetensors --case p7 --json\n"
+                  "  dsv3-verify --golden g.safetensors --device emulated --order random:7 --races\n"
                   "  dsv3-verify score\n"
                   "  dsv3-verify op linear.safetensors --output mine.npy\n"
                   "Exit codes: 0 pass, 1 fail, 2 undecided, or bad usage or input.");
@@ -226,8 +274,15 @@ int main(int argc, char** argv) {
   app.add_option("--checkpoint",
                  flags.checkpoint,
                  "directory or synthetic:NAME[?seed=N] (default: the one the golden file names)");
+  app.add_option("--against", flags.against, "dump to judge: a .safetensors, .npy or .pt file, or a directory of them");
   app.add_option(
-      "--against", flags.against, "dump to judge: a .safetensors, .npy or .pt file, or a directory of them (required)");
+         "--device", flags.device.device, "judge our own CUDA implementation instead: emulated (on this CPU) or cuda")
+      ->check(CLI::IsMember({"emulated", "cuda"}));
+  app.add_option(
+         "--order", flags.device.order, "of threads and blocks of an emulated device: forward, reverse or random:SEED")
+      ->capture_default_str();
+  app.add_flag(
+      "--races", flags.device.races, "an emulated device checks every access of every kernel for races; slower");
   app.add_option("--format",
                  flags.format,
                  "names in the dump: " + fmt::format("{}", fmt::join(golden::known_formats(), ", ")) +
@@ -267,6 +322,6 @@ int main(int argc, char** argv) {
     if (tensor_core->parsed()) {
       return tools::run_tensor_core(tensor_core_flags);
     }
-    return score->parsed() ? tools::run_score(score_flags) : tools::run_verify(flags);
+    return score->parsed() ? tools::run_score(score_flags) : tools::run_verify_or_fault(flags);
   });
 }

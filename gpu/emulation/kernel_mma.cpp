@@ -245,6 +245,7 @@ struct LoadOperands {
 
 struct LoadCall {
   int count;
+  MatrixOrder order;
   Site site;
 };
 
@@ -259,12 +260,23 @@ void load_for_warp(void* const* operands, const void* closure) {
       if (RaceChecker* checker = runner.checker(); checker != nullptr && checker->watches(row)) {
         checker->access(first_thread + from, row, kRowBytes, AccessKind::kRead, checker->origin_of(call.site));
       }
-      std::array<uint32_t, 4> words;
-      std::memcpy(words.data(), row, sizeof(words));
-      for (int word = 0; word < 4; ++word) {
-        const int lane = from % kMatrixRows * 4 + word;
-        static_cast<const LoadOperands*>(operands[lane])->matrices[n].at[from / kMatrixRows] =
-            words[static_cast<size_t>(word)];
+      const int matrix = from / kMatrixRows;
+      const int r = from % kMatrixRows;
+      if (call.order == MatrixOrder::kRows) {
+        std::array<uint32_t, 4> words;
+        std::memcpy(words.data(), row, sizeof(words));
+        for (int word = 0; word < 4; ++word) {
+          static_cast<const LoadOperands*>(operands[r * 4 + word])->matrices[n].at[matrix] =
+              words[static_cast<size_t>(word)];
+        }
+      } else {
+        std::array<uint16_t, kMatrixRows> elements;
+        std::memcpy(elements.data(), row, sizeof(elements));
+        for (int column = 0; column < kMatrixRows; ++column) {
+          uint32_t& word = static_cast<const LoadOperands*>(operands[column * 4 + r / 2])->matrices[n].at[matrix];
+          const auto element = static_cast<uint32_t>(elements[static_cast<size_t>(column)]);
+          word = r % 2 == 0 ? (word & 0xFFFF0000U) | element : (word & 0xFFFFU) | element << 16;
+        }
       }
     }
   }
@@ -274,9 +286,9 @@ constexpr uint32_t kAllLanes = 0xFFFFFFFFU;
 
 }  // namespace
 
-void load_matrices(const void* const* rows, Vector<uint32_t, 4>* matrices, int count, Site site) {
+void load_matrices(const void* const* rows, Vector<uint32_t, 4>* matrices, int count, MatrixOrder order, Site site) {
   LoadOperands mine{rows, matrices};
-  const LoadCall call{count, site};
+  const LoadCall call{count, order, site};
   BlockRunner::current()->warp_operation(kAllLanes, "load_matrices", site, &mine, load_for_warp, &call);
 }
 

@@ -17,7 +17,8 @@ struct WarpTile {
   int column_tiles = 1;
 };
 
-void load_matrices(const void* const* rows, Vector<uint32_t, 4>* matrices, int count, Site site);
+enum class MatrixOrder { kRows, kTransposed };
+void load_matrices(const void* const* rows, Vector<uint32_t, 4>* matrices, int count, MatrixOrder order, Site site);
 void multiply_tile(
     OperandFormat format, const WarpTile& tile, FragmentC* c, const FragmentA* a, const FragmentB* b, Site site);
 
@@ -31,7 +32,14 @@ template <int N>
 void load_matrices(const void* const (&rows)[N],
                    Vector<uint32_t, 4> (&matrices)[N],
                    emulation::Site site = emulation::Site::here()) {
-  emulation::load_matrices(rows, matrices, N, site);
+  emulation::load_matrices(rows, matrices, N, emulation::MatrixOrder::kRows, site);
+}
+// The same of 16-bit elements, transposed (ldmatrix.x4.trans): lane l gets, of matrix i, column l / 4 of rows 2 (l % 4) and the next.
+template <int N>
+void load_matrices_transposed(const void* const (&rows)[N],
+                              Vector<uint32_t, 4> (&matrices)[N],
+                              emulation::Site site = emulation::Site::here()) {
+  emulation::load_matrices(rows, matrices, N, emulation::MatrixOrder::kTransposed, site);
 }
 
 // c += a b for E4M3 operands. On the device each step converts to FP16, which is exact, and issues two m16n8k16: the first takes the

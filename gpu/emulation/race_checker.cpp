@@ -116,14 +116,15 @@ void RaceChecker::wait_for_earlier_grids(int thread) {
 }
 
 // Is what `thread` of the running block did at `time` ordered before what `later_thread` does now?
-bool RaceChecker::in_block_before(int thread, uint32_t time, bool several, int later_thread) const {
+bool RaceChecker::in_block_before(int thread, uint32_t time, Sharers sharers, int later_thread) const {
   if (time < block_time_) {
     return true;
   }
-  if (several) {
+  if (sharers == Sharers::kMany) {
     return false;
   }
-  if (thread == later_thread) {
+  const bool is_one = sharers == Sharers::kOneThread;
+  if (is_one && thread == later_thread) {
     return true;
   }
   if (thread / kWarpLen != later_thread / kWarpLen) {
@@ -131,15 +132,16 @@ bool RaceChecker::in_block_before(int thread, uint32_t time, bool several, int l
   }
   const Warp& warp = warps_[static_cast<size_t>(thread / kWarpLen)];
   return time < warp.time ||
-         (warp.has_pairs &&
+         (is_one && warp.has_pairs &&
           time < warp.pair_times[static_cast<size_t>(thread % kWarpLen)][static_cast<size_t>(later_thread % kWarpLen)]);
 }
 
 bool RaceChecker::launch_ordered(uint32_t earlier_launch, int later_thread) const {
   const Launch& earlier = launches_[earlier_launch];
   const Launch& later = launches_.back();
-  const bool waited = !later.early || runner_ == nullptr || waited_[static_cast<size_t>(later_thread)] ||
-                      (first_waiter_ >= 0 && in_block_before(first_waiter_, first_wait_time_, false, later_thread));
+  const bool waited =
+      !later.early || runner_ == nullptr || waited_[static_cast<size_t>(later_thread)] ||
+      (first_waiter_ >= 0 && in_block_before(first_waiter_, first_wait_time_, Sharers::kOneThread, later_thread));
   const QueueClock& clock = waited ? later.clock : later.early_clock;
   const auto known = clock.find(earlier.stream);
   return known != clock.end() && known->second >= earlier.clock.at(earlier.stream);
@@ -150,7 +152,7 @@ bool RaceChecker::ordered(const ShadowAccess& earlier, const ShadowAccess& later
     return true;
   }
   if (earlier.run == later.run) {
-    return in_block_before(earlier.thread, earlier.time, earlier.several, later.thread);
+    return in_block_before(earlier.thread, earlier.time, earlier.sharers, later.thread);
   }
   const uint32_t earlier_launch = runs_[earlier.run].launch;
   if (earlier_launch != static_cast<uint32_t>(launches_.size()) - 1) {
@@ -158,11 +160,11 @@ bool RaceChecker::ordered(const ShadowAccess& earlier, const ShadowAccess& later
   }
   return std::any_of(acquired_.begin(), acquired_.end(), [&](const Acquired& known) {
     const Release& release = known.release;
-    if (release.run != earlier.run || !in_block_before(known.thread, known.time, false, later.thread)) {
+    if (release.run != earlier.run || !in_block_before(known.thread, known.time, Sharers::kOneThread, later.thread)) {
       return false;
     }
-    const bool same_thread = release.thread == earlier.thread && !earlier.several;
-    const bool same_warp = release.thread / kWarpLen == earlier.thread / kWarpLen && !earlier.several;
+    const bool same_thread = release.thread == earlier.thread && earlier.sharers == Sharers::kOneThread;
+    const bool same_warp = release.thread / kWarpLen == earlier.thread / kWarpLen && earlier.sharers != Sharers::kMany;
     return (same_thread && earlier.time <= release.own_time) || (same_warp && earlier.time < release.warp_time) ||
            earlier.time < release.block_time;
   });
@@ -192,9 +194,13 @@ void RaceChecker::check_cell(ShadowCell& cell, const ShadowAccess& now, const vo
   }
   // Several accesses that need no order among each other: the last one stands for all.
   ShadowAccess& last = kind == AccessKind::kRead ? cell.read : cell.atomic;
-  const bool several = !ordered(last, now) || (last.several && last.run == now.run && last.time >= block_time_);
+  auto sharers = Sharers::kOneThread;
+  if (!ordered(last, now)) {
+    const bool in_warp = last.run == now.run && last.thread / kWarpLen == now.thread / kWarpLen;
+    sharers = in_warp && last.sharers != Sharers::kMany ? Sharers::kOneWarp : Sharers::kMany;
+  }
   last = now;
-  last.several = several;
+  last.sharers = sharers;
 }
 
 bool RaceChecker::watches(const void* address) const {

@@ -98,7 +98,7 @@ class RaceChecker {
 
   ShadowPage& page_of(uintptr_t page);
   void check_cell(ShadowCell& cell, const ShadowAccess& now, const void* address, AccessKind kind);
-  [[nodiscard]] bool in_block_before(int thread, uint32_t time, bool several, int later_thread) const;
+  [[nodiscard]] bool in_block_before(int thread, uint32_t time, Sharers sharers, int later_thread) const;
   [[nodiscard]] bool ordered(const ShadowAccess& earlier, const ShadowAccess& later) const;
   [[nodiscard]] bool launch_ordered(uint32_t earlier_launch, int later_thread) const;
   void report(const ShadowAccess& earlier,

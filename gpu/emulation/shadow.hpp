@@ -7,13 +7,16 @@
 
 namespace gpu::emulation {
 
+// Whose accesses a ShadowAccess stands for, when nothing orders them among each other: the last one is kept.
+enum class Sharers : uint8_t { kOneThread, kOneWarp, kMany };
+
 struct ShadowAccess {
   uint32_t run = 0;  // which block of which launch; 0: never
   uint32_t time = 0;
   uint32_t origin = 0;
   uint16_t thread = 0;
-  bool is_pending = false;  // writes: an asynchronous copy that nobody has waited for yet
-  bool several = false;     // reads: by other threads as well, and nothing orders them among each other
+  bool is_pending = false;                // writes: an asynchronous copy that nobody has waited for yet
+  Sharers sharers = Sharers::kOneThread;  // of reads and atomics
 };
 
 struct ShadowCell {

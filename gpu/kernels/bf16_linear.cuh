@@ -1,5 +1,6 @@
-// y = x W^T for few tokens with BF16 operands, FP32 or BF16 out; with batches, one W for each head. Every weight is read once, K is cut
-// into splits as in fp8_linear. A token's result does not depend on how many tokens there are.
+// y = x W^T for few tokens with BF16 operands, FP32 or BF16 out; with batches, one W for each head or expert, an expert's rows counted
+// and gathered as in fp8_linear. Every weight is read once, K is cut into splits as there. A token's result does not depend on how many
+// tokens there are.
 // Covers moe.router_logits, logits, eh_proj, q_latent and context of the absorbed form (W_UK packed transposed), and the linears of
 // checkpoints in BF16.
 #pragma once
@@ -10,11 +11,13 @@
 namespace gpu {
 
 struct Bf16LinearArguments {
-  const bf16* x = nullptr;       // element k of token t in batch b: x[t * x_stride + b * x_batch_stride + k]
-  const bf16* weight = nullptr;  // [num_batches, out_dim, in_dim]
-  float* y_f32 = nullptr;        // element n likewise, with y's strides; one of y_f32 and y_bf16 is null
-  bf16* y_bf16 = nullptr;
-  float* partial_sums = nullptr;  // [num_splits, num_batches, num_tokens, out_dim]; may be null for one split
+  const bf16* x = nullptr;                // element k of token t in batch b: x[t * x_stride + b * x_batch_stride + k]
+  const int32_t* token_of_row = nullptr;  // [num_batches, num_tokens]: the t that each row reads; null: its own
+  const int32_t* num_valid = nullptr;     // [num_batches]: rows of each batch that exist; null: all
+  const bf16* weight = nullptr;           // [num_batches, out_dim, in_dim]
+  float* y_f32 = nullptr;                 // element n likewise, with y's strides; one of y_f32 and y_bf16 is null
+  bf16* y_bf16 = nullptr;                 // rows that do not exist stay untouched
+  float* partial_sums = nullptr;          // [num_splits, num_batches, num_tokens, out_dim]; may be null for one split
   int32_t* arrivals = nullptr;  // [linear_num_tiles()], zero before the first launch and after each; null for one split
   int64_t num_tokens = 0;
   int64_t x_stride = 0;        // a multiple of 8
@@ -42,10 +45,16 @@ GPU_KERNEL bf16_linear_kernel(Bf16LinearArguments arguments) {
   auto& shared = *shared_memory_as<LinearShared<kTokens>>();
   const int64_t token_tiles = (arguments.num_tokens + kTokens - 1) / kTokens;
   const int64_t batch = block_idx().z / token_tiles;
-  const LinearPlace place{.first_row = static_cast<int64_t>(block_idx().x) * kLinearRows,
-                          .num_rows = arguments.out_dim,
-                          .first_token = block_idx().z % token_tiles * kTokens,
-                          .num_tokens = arguments.num_tokens};
+  const LinearPlace place{
+      .first_row = static_cast<int64_t>(block_idx().x) * kLinearRows,
+      .num_rows = arguments.out_dim,
+      .first_token = block_idx().z % token_tiles * kTokens,
+      .num_tokens = arguments.num_valid != nullptr ? arguments.num_valid[batch] : arguments.num_tokens};
+  if (place.first_token >= place.num_tokens) {
+    return;
+  }
+  const int32_t* const token_of_row =
+      arguments.token_of_row != nullptr ? arguments.token_of_row + batch * arguments.num_tokens : nullptr;
   const int64_t row_bytes = arguments.in_dim * kBf16Bytes;
   const int64_t num_pieces = (row_bytes + kPieceBytes - 1) / kPieceBytes;
   const int64_t split = block_idx().y;
@@ -66,7 +75,9 @@ GPU_KERNEL bf16_linear_kernel(Bf16LinearArguments arguments) {
         });
         copy_pieces<kTokens>(stage.x, x, row_bytes, byte, [&](int row) -> const bf16* {
           const int64_t token = place.first_token + row;
-          return token < arguments.num_tokens ? x + token * arguments.x_stride : nullptr;
+          return token < place.num_tokens
+                     ? x + (token_of_row != nullptr ? token_of_row[token] : token) * arguments.x_stride
+                     : nullptr;
         });
       },
       [&](const auto& stage, int /*piece*/) {

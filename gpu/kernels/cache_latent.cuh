@@ -1,7 +1,9 @@
-// From the rows of kv_a to the paged latent cache: RMSNorm of the latent, RoPE of the shared key, both written to the token's place.
+// From the rows of kv_a to the paged latent cache: RMSNorm of the latent, RoPE of the shared key, both written to the token's place,
+// in BF16 or in the FP8 form of fp8_cache.cuh.
 // Covers the ops kv_a_norm, k_rope and cache.L.latent (q_a_norm is rms_norm).
 #pragma once
 
+#include "gpu/kernels/fp8_cache.cuh"
 #include "gpu/kernels/quantize_block.cuh"
 #include "gpu/kernels/rotate.cuh"
 #include "gpu/portable/kernel.hpp"
@@ -15,11 +17,12 @@ struct CacheLatentArguments {
   const float* cos_sin = nullptr;      // [num_positions, rope / 2, 2]
   const int32_t* positions = nullptr;  // [num_tokens]: rows of cos_sin
   const int64_t* slots = nullptr;  // [num_tokens]: page * 64 + place in the page; negative: padding, nothing is written
-  bf16* cache = nullptr;           // [num_pages, 64, kv_lora + rope]
+  bf16* cache = nullptr;           // [num_pages, 64, kv_lora + rope], or null for cache_fp8
   int64_t num_tokens = 0;
   int kv_lora = 0;  // a multiple of 8, at most 1024
   int rope = 0;     // a multiple of 8, at most 1024
   float epsilon = 0;
+  unsigned char* cache_fp8 = nullptr;  // [num_pages, 64, fp8_cache_row_bytes()], or null for cache
 };
 
 }  // namespace gpu
@@ -45,7 +48,12 @@ GPU_KERNEL cache_latent_kernel(CacheLatentArguments arguments) {
   const int column = static_cast<int>(thread_idx().x) * kVectorLen;
   const int row_len = arguments.kv_lora + arguments.rope;
   const bf16* const from = arguments.kv_a + token * row_len;
-  bf16* const to = arguments.cache + slot * row_len;
+  const bool is_fp8 = arguments.cache_fp8 != nullptr;
+  unsigned char* const fp8_row =
+      is_fp8 ? arguments.cache_fp8 + slot * fp8_cache_row_bytes(arguments.kv_lora, arguments.rope) : nullptr;
+  bf16* const to = is_fp8 ? nullptr : arguments.cache + slot * row_len;
+  bf16* const rope_to =
+      is_fp8 ? reinterpret_cast<bf16*>(fp8_row + arguments.kv_lora + kFp8CacheScaleBytes) : to + arguments.kv_lora;
   Vector<bf16, kVectorLen> latent{};
   float sum = 0;
   if (column < arguments.kv_lora) {
@@ -63,12 +71,17 @@ GPU_KERNEL cache_latent_kernel(CacheLatentArguments arguments) {
     for (int i = 0; i < kVectorLen; ++i) {
       latent.at[i] = to_bf16(multiply(multiply(to_float(latent.at[i]), inverse_rms), to_float(gain.at[i])));
     }
-    store_vector<kVectorLen>(to + column, latent);
+    if (!is_fp8) {
+      store_vector<kVectorLen>(to + column, latent);
+    }
+  }
+  if (is_fp8) {
+    store_fp8_latent(fp8_row, column, arguments.kv_lora, column < arguments.kv_lora, latent);
   }
   if (column < arguments.rope) {
     const int64_t position = arguments.positions[token];
     const auto key = load_vector<kVectorLen>(from + arguments.kv_lora + column);
-    store_vector<kVectorLen>(to + arguments.kv_lora + column,
+    store_vector<kVectorLen>(rope_to + column,
                              rotate_vector(key, arguments.cos_sin + position * arguments.rope + column));
   }
 }
@@ -79,6 +92,8 @@ inline void cache_latent(Stream stream, const CacheLatentArguments& arguments) {
           "cache_latent: kv_lora has to be a multiple of 8 up to 1024");
   require(arguments.rope > 0 && arguments.rope % kVectorLen == 0 && arguments.rope <= kMaxLen,
           "cache_latent: rope has to be a multiple of 8 up to 1024");
+  require((arguments.cache == nullptr) != (arguments.cache_fp8 == nullptr), "cache_latent: one of cache and cache_fp8");
+  require(arguments.cache_fp8 == nullptr || has_fp8_cache(arguments.kv_lora, arguments.rope), kFp8CacheWidths);
   if (arguments.num_tokens > 0) {
     launch(stream,
            {.name = "cache_latent",

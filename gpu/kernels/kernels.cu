@@ -4,8 +4,11 @@
 #include "gpu/kernels/cache_latent.cuh"
 #include "gpu/kernels/combine.cuh"
 #include "gpu/kernels/embed.cuh"
+#include "gpu/kernels/expanded_attention.cuh"
 #include "gpu/kernels/fp8_linear.cuh"
+#include "gpu/kernels/gather_latent.cuh"
 #include "gpu/kernels/latent_attention.cuh"
+#include "gpu/kernels/quantize_rows.cuh"
 #include "gpu/kernels/rms_norm.cuh"
 #include "gpu/kernels/rotate.cuh"
 #include "gpu/kernels/router.cuh"
@@ -20,8 +23,11 @@ struct Launchers {
   void (*cache_latent)(Stream, const CacheLatentArguments&);
   void (*combine)(Stream, const CombineArguments&);
   void (*embed)(Stream, const EmbedArguments&);
+  void (*expanded_attention)(Stream, const ExpandedAttentionArguments&);
   void (*fp8_linear)(Stream, const Fp8LinearArguments&);
+  void (*gather_latent)(Stream, const GatherLatentArguments&);
   void (*latent_attention)(Stream, const LatentAttentionArguments&);
+  void (*quantize_rows)(Stream, const QuantizeRowsArguments&);
   void (*rms_norm)(Stream, const RmsNormArguments&);
   void (*rotate_query)(Stream, const RotateQueryArguments&);
   void (*router)(Stream, const RouterArguments&);
@@ -35,8 +41,11 @@ const Launchers kLaunchers{.align = align,
                            .cache_latent = cache_latent,
                            .combine = combine,
                            .embed = embed,
+                           .expanded_attention = expanded_attention,
                            .fp8_linear = fp8_linear,
+                           .gather_latent = gather_latent,
                            .latent_attention = latent_attention,
+                           .quantize_rows = quantize_rows,
                            .rms_norm = rms_norm,
                            .rotate_query = rotate_query,
                            .router = router,

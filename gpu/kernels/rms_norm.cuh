@@ -13,13 +13,14 @@ struct RmsNormArguments {
   const bf16* residual = nullptr;  // [num_tokens, hidden], or null: the norm of x alone
   const bf16* gain = nullptr;      // [hidden]
   bf16* residual_out = nullptr;    // [num_tokens, hidden]: BF16(x + residual); null without residual. May be `residual`
-  bf16* normed = nullptr;          // [num_tokens, hidden], or null
+  bf16* normed = nullptr;          // [num_tokens, hidden], rows normed_stride apart; or null
   fp8_e4m3* codes = nullptr;       // [num_tokens, hidden], or null: no quantiser
   float* scales = nullptr;         // [ceil(hidden / 128), scale_stride]: token-minor, as the GEMM reads them
   int64_t num_tokens = 0;
-  int64_t x_stride = 0;      // elements; lets the kernel read the first columns of a wider row
-  int64_t scale_stride = 0;  // at least num_tokens
-  int hidden = 0;            // a multiple of 8, at most 8192
+  int64_t x_stride = 0;       // elements; lets the kernel read the first columns of a wider row
+  int64_t normed_stride = 0;  // elements; 0: hidden. Lets two norms write one row side by side
+  int64_t scale_stride = 0;   // at least num_tokens
+  int hidden = 0;             // a multiple of 8, at most 8192
   float epsilon = 0;
   ScaleFormat scale_format = ScaleFormat::kFp32;
 };
@@ -44,6 +45,7 @@ GPU_KERNEL rms_norm_kernel(RmsNormArguments arguments) {
   const auto token = static_cast<int64_t>(block_idx().x);
   const int thread = static_cast<int>(thread_idx().x);
   const int64_t row = token * arguments.hidden;
+  const int64_t normed_row = token * (arguments.normed_stride != 0 ? arguments.normed_stride : arguments.hidden);
   float x[kRmsNormVectors][kVectorLen] = {};
   float sum = 0;
   GPU_UNROLL
@@ -82,7 +84,7 @@ GPU_KERNEL rms_norm_kernel(RmsNormArguments arguments) {
         normed.at[i] = to_bf16(multiply(multiply(x[v][i], inverse_rms), to_float(gain.at[i])));
       }
       if (arguments.normed != nullptr) {
-        store_vector<kVectorLen>(arguments.normed + row + column, normed);
+        store_vector<kVectorLen>(arguments.normed + normed_row + column, normed);
       }
     }
     // The whole warp takes part, lanes beyond the row with zeros.
@@ -104,6 +106,9 @@ inline void rms_norm(Stream stream, const RmsNormArguments& arguments) {
           "rms_norm: hidden has to be a multiple of 8 up to 8192");
   require(arguments.x_stride % kVectorLen == 0 && arguments.x_stride >= arguments.hidden,
           "rms_norm: rows of x have to start at multiples of 16 bytes and hold hidden elements");
+  require(arguments.normed_stride % kVectorLen == 0 &&
+              (arguments.normed_stride == 0 || arguments.normed_stride >= arguments.hidden),
+          "rms_norm: rows of normed have to start at multiples of 16 bytes and hold hidden elements");
   require((arguments.residual == nullptr) == (arguments.residual_out == nullptr),
           "rms_norm: residual and residual_out come together");
   require(arguments.codes == nullptr || (arguments.scales != nullptr && arguments.scale_stride >= arguments.num_tokens),

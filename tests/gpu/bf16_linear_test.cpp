@@ -97,7 +97,12 @@ INSTANTIATE_TEST_SUITE_P(Shapes,
                                          Case{3, 72, 320, 3},
                                          Case{17, 130, 1032, 4},
                                          Case{33, 8, 72, 1},
-                                         Case{70, 64, 200, 2}));
+                                         Case{70, 64, 200, 2},
+                                         // Published: the router; a head's W_UK and W_UV; the logits with N cut to 128.
+                                         Case{3, 256, 7168, 8},
+                                         Case{3, 512, 128, 1},
+                                         Case{3, 128, 512, 1},
+                                         Case{2, 128, 7168, 2}));
 
 // With kHopper accumulation, a split's sum is one chain of instructions of 16 products.
 TEST(Bf16LinearKernel, TensorCoreAccumulation_IsOneChainOfSteps) {

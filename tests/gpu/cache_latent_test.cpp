@@ -6,6 +6,7 @@
 #include "reference/estimate_call.hpp"
 #include "reference/numerics/round.hpp"
 #include "reference/rope.hpp"
+#include "tests/gpu/fp8_rows.hpp"
 #include "tests/gpu/harness.hpp"
 #include "tests/reference/hand_made.hpp"
 
@@ -136,6 +137,57 @@ void check_cache_write(Device& device, Stream stream, int kv_lora, int rope) {
 TEST_P(LatentKernel, CacheLatent_WritesTheRowsOfItsTokensAlone) {
   check_cache_write(device, stream, 512, 64);
   check_cache_write(device, stream, 128, 32);
+}
+
+// The same tokens into pages of both forms: the FP8 ones hold what the BF16 ones do, by the format's definition.
+TEST_P(LatentKernel, CacheInFp8_HoldsTheBf16RowsQuantised) {
+  constexpr int kRope = 32;
+  for (const int kv_lora : {128, 512}) {
+    const int row_bytes = fp8_cache_row_bytes(kv_lora, kRope);
+    auto kv_a_rows = random_bf16(int64_t{3} * (kv_lora + kRope), 2, 3);
+    std::fill_n(kv_a_rows.begin(), kv_lora, bf16{0});  // a block of zeros has the smallest scale
+    const Buffer<bf16> kv_a(device, stream, kv_a_rows, "kv_a");
+    const Buffer<bf16> gain(device, stream, random_bf16(kv_lora, 40, 2), "gain");
+    const auto config = attention_op(model::OpKind::kRotateKey, kv_lora, kRope);
+    const Buffer<float> turns(device, stream, turns_of(config.weights.config()), "cos_sin");
+    const Buffer<int32_t> positions(device, stream, std::vector<int32_t>{7, 0, 1}, "positions");
+    const Buffer<int64_t> slots(device, stream, std::vector<int64_t>{64, -1, 63}, "slots");
+    const Buffer<bf16> in_bf16(device, stream, int64_t{2} * 64 * (kv_lora + kRope), "cache");
+    const Buffer<unsigned char> in_fp8(device, stream, int64_t{2} * 64 * row_bytes, "cache_fp8");
+    CacheLatentArguments arguments{.kv_a = kv_a.data(),
+                                   .gain = gain.data(),
+                                   .cos_sin = turns.data(),
+                                   .positions = positions.data(),
+                                   .slots = slots.data(),
+                                   .cache = in_bf16.data(),
+                                   .num_tokens = 3,
+                                   .kv_lora = kv_lora,
+                                   .rope = kRope,
+                                   .epsilon = 1e-6f};
+    cache_latent(stream, arguments);
+    arguments.cache = nullptr;
+    arguments.cache_fp8 = in_fp8.data();
+    cache_latent(stream, arguments);
+    const auto got = in_fp8.download();
+    const auto rows = in_bf16.download();
+    for (int slot = 0; slot < 2 * 64; ++slot) {
+      const auto first = rows.begin() + slot * (kv_lora + kRope);
+      std::vector<unsigned char> expected(static_cast<size_t>(row_bytes), 0xFF);  // nobody's
+      if (slot == 63 || slot == 64) {
+        expected = fp8_rows({first, first + kv_lora + kRope}, kv_lora, kRope).bytes;
+      }
+      ASSERT_EQ(std::vector<unsigned char>(got.begin() + slot * row_bytes, got.begin() + (slot + 1) * row_bytes),
+                expected)
+          << "slot " << slot;
+    }
+  }
+}
+TEST(CacheInFp8, UnevenLatents_AreRefusedByName) {
+  Device device;
+  unsigned char somewhere = 0;
+  EXPECT_THROW(
+      cache_latent(device.create_stream(), {.num_tokens = 1, .kv_lora = 192, .rope = 32, .cache_fp8 = &somewhere}),
+      ArgumentError);
 }
 
 INSTANTIATE_TEST_SUITE_P(Orders, LatentKernel, testing::ValuesIn(kOrders));

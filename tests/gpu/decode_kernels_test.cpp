@@ -55,20 +55,19 @@ TEST_P(DecodeKernel, Embed_CopiesRows_AndMarksUnknownTokens) {
 }
 
 // Two groups of four rows, of which 3 and 0 are valid; the others hold NaN and must stay untouched.
-TEST_P(DecodeKernel, Swiglu_AgreesOnValidRows_AndLeavesTheOthersAlone) {
-  constexpr int kDim = 2056;  // a ragged last block of 8
+void check_swiglu(Device& device, Stream stream, int dim) {
   constexpr int64_t kMaxRows = 4;
-  constexpr size_t kNumBlocks = 17;
-  auto gate_up = random_bf16(2 * kMaxRows * 2 * kDim, 4, 2);
+  const auto num_blocks = static_cast<size_t>((dim + 127) / 128);
+  auto gate_up = random_bf16(2 * kMaxRows * 2 * dim, 4, 2);
   gate_up[0] = {0xC2B4};  // -90: exp overflows
-  for (size_t i = size_t{3} * 2 * kDim; i < gate_up.size(); ++i) {
+  for (size_t i = static_cast<size_t>(3 * 2 * dim); i < gate_up.size(); ++i) {
     gate_up[i] = {0x7FFF};
   }
   const Buffer<bf16> input(device, stream, gate_up, "gate_up");
   const Buffer<int32_t> rows(device, stream, std::vector<int32_t>{3, 0}, "num_rows");
-  const Buffer<bf16> act(device, stream, 2 * kMaxRows * kDim, "act");
-  const Buffer<fp8_e4m3> codes(device, stream, 2 * kMaxRows * kDim, "codes");
-  const Buffer<float> scales(device, stream, 2 * static_cast<int64_t>(kNumBlocks) * kMaxRows, "scales");
+  const Buffer<bf16> act(device, stream, 2 * kMaxRows * dim, "act");
+  const Buffer<fp8_e4m3> codes(device, stream, 2 * kMaxRows * dim, "codes");
+  const Buffer<float> scales(device, stream, 2 * static_cast<int64_t>(num_blocks) * kMaxRows, "scales");
   swiglu(stream,
          {.gate_up = input.data(),
           .num_rows = rows.data(),
@@ -77,7 +76,7 @@ TEST_P(DecodeKernel, Swiglu_AgreesOnValidRows_AndLeavesTheOthersAlone) {
           .scales = scales.data(),
           .max_rows = kMaxRows,
           .num_groups = 2,
-          .dim = kDim});
+          .dim = dim});
   device.synchronize();
   const auto got = act.download();
   const auto got_codes = codes.download();
@@ -86,11 +85,11 @@ TEST_P(DecodeKernel, Swiglu_AgreesOnValidRows_AndLeavesTheOthersAlone) {
   std::vector<bf16> up;
   for (size_t r = 0; r < 3; ++r) {
     gate.insert(gate.end(),
-                gate_up.begin() + static_cast<int64_t>(r) * 2 * kDim,
-                gate_up.begin() + static_cast<int64_t>(r) * 2 * kDim + kDim);
+                gate_up.begin() + static_cast<int64_t>(r) * 2 * dim,
+                gate_up.begin() + static_cast<int64_t>(r) * 2 * dim + dim);
     up.insert(up.end(),
-              gate_up.begin() + static_cast<int64_t>(r) * 2 * kDim + kDim,
-              gate_up.begin() + static_cast<int64_t>(r + 1) * 2 * kDim);
+              gate_up.begin() + static_cast<int64_t>(r) * 2 * dim + dim,
+              gate_up.begin() + static_cast<int64_t>(r + 1) * 2 * dim);
   }
   reference::HandMadeOp op;
   op.op.kind = model::OpKind::kSwiglu;
@@ -99,11 +98,11 @@ TEST_P(DecodeKernel, Swiglu_AgreesOnValidRows_AndLeavesTheOthersAlone) {
        .workload = op.workload,
        .weights = op.weights,
        .op = op.op,
-       .inputs = {reference::given(view_of({3, kDim}, gate)), reference::given(view_of({3, kDim}, up))}});
+       .inputs = {reference::given(view_of({3, dim}, gate)), reference::given(view_of({3, dim}, up))}});
   for (size_t r = 0; r < 3; ++r) {
     std::vector<float> row;
-    for (size_t i = 0; i < kDim; ++i) {
-      const size_t at = r * kDim + i;
+    for (size_t i = 0; i < static_cast<size_t>(dim); ++i) {
+      const size_t at = r * static_cast<size_t>(dim) + i;
       const float value = number(got[at]);
       ASSERT_GE(value, reference::round_to_bf16(static_cast<float>(expected.value[at] - expected.error[at])))
           << r << ", " << i;
@@ -112,16 +111,24 @@ TEST_P(DecodeKernel, Swiglu_AgreesOnValidRows_AndLeavesTheOthersAlone) {
       row.push_back(value);
     }
     const auto quantized = reference::quantize_row({}, row);
-    for (size_t i = 0; i < kDim; ++i) {
-      ASSERT_EQ(model::decode_f8_e4m3(got_codes[r * kDim + i].bits), quantized.codes[i]);
+    for (size_t i = 0; i < static_cast<size_t>(dim); ++i) {
+      ASSERT_EQ(model::decode_f8_e4m3(got_codes[r * static_cast<size_t>(dim) + i].bits), quantized.codes[i]);
     }
-    for (size_t b = 0; b < kNumBlocks; ++b) {
+    for (size_t b = 0; b < num_blocks; ++b) {
       ASSERT_EQ(got_scales[b * kMaxRows + r], quantized.scales[b]);
     }
   }
-  for (size_t i = size_t{3} * kDim; i < got.size(); ++i) {
+  for (size_t i = static_cast<size_t>(3 * dim); i < got.size(); ++i) {
     ASSERT_EQ(got[i].bits, 0xFFFF) << "a row that is not valid was written";
   }
+}
+TEST_P(DecodeKernel, Swiglu_AgreesOnValidRows_AndLeavesTheOthersAlone) {
+  check_swiglu(device, stream, 2056);  // a ragged last block of 8
+}
+TEST(PublishedWidths, SwigluOfExpertsAndDenseLayers_Agrees) {
+  Device device;
+  check_swiglu(device, device.create_stream(), 2048);
+  check_swiglu(device, device.create_stream(), 18432);
 }
 
 struct Shape {
@@ -261,11 +268,10 @@ TEST_P(DecodeKernel, Router_NanLogits_GiveDifferentExperts) {
 }
 
 // Token 0 chose experts 5 and 2, token 1 experts 0 and 5; rows lie wherever the permutation put them.
-TEST_P(DecodeKernel, Combine_IsTheReferencesToTheBit) {
-  constexpr int kHidden = 264;
+void check_combine(Device& device, Stream stream, int hidden) {
   constexpr int kExperts = 6;
-  const auto rows = random_bf16(int64_t{4} * kHidden, 1, 3);
-  const auto shared = random_bf16(int64_t{2} * kHidden, 1, 4);
+  const auto rows = random_bf16(int64_t{4} * hidden, 1, 3);
+  const auto shared = random_bf16(int64_t{2} * hidden, 1, 4);
   const std::vector<int32_t> ids{5, 2, 0, 5};
   const std::vector<int32_t> row_of_slot{3, 0, 2, 1};
   const std::vector<float> slot_weights{0.3f, 1.7f, 0.9f, 1.1f};
@@ -274,7 +280,7 @@ TEST_P(DecodeKernel, Combine_IsTheReferencesToTheBit) {
   const Buffer<int32_t> slots(device, stream, row_of_slot, "row_of_slot");
   const Buffer<int32_t> id_buffer(device, stream, ids, "topk_ids");
   const Buffer<float> weights(device, stream, slot_weights, "topk_weights");
-  const Buffer<bf16> out(device, stream, int64_t{2} * kHidden, "out");
+  const Buffer<bf16> out(device, stream, int64_t{2} * hidden, "out");
   combine(stream,
           {.expert_rows = row_buffer.data(),
            .row_of_slot = slots.data(),
@@ -283,30 +289,35 @@ TEST_P(DecodeKernel, Combine_IsTheReferencesToTheBit) {
            .shared = shared_buffer.data(),
            .out = out.data(),
            .num_tokens = 2,
-           .hidden = kHidden,
+           .hidden = hidden,
            .k = 2});
   const auto got = out.download();
 
-  const auto row = [&](int r) {
-    return std::vector<bf16>(rows.begin() + r * kHidden, rows.begin() + (r + 1) * kHidden);
-  };
+  const auto row = [&](int r) { return std::vector<bf16>(rows.begin() + r * hidden, rows.begin() + (r + 1) * hidden); };
   std::vector<bf16> of_five = row(3);  // token 0's row, then token 1's
   const auto second = row(1);
   of_five.insert(of_five.end(), second.begin(), second.end());
   std::vector<model::TensorView> outputs(kExperts);
-  outputs[0] = view_of({1, kHidden}, row(2));
-  outputs[2] = view_of({1, kHidden}, row(0));
-  outputs[5] = view_of({2, kHidden}, of_five);
+  outputs[0] = view_of({1, hidden}, row(2));
+  outputs[2] = view_of({1, hidden}, row(0));
+  outputs[5] = view_of({2, hidden}, of_five);
   reference::HandMadeOp op;
-  op.config().hidden_size = kHidden;
+  op.config().hidden_size = hidden;
   op.op.kind = model::OpKind::kCombine;
   const auto routed = op.run({reference::i32({2, 2}, ids), reference::f32({2, 2}, slot_weights), {}}, outputs);
   op.op.kind = model::OpKind::kMoeOutput;
-  const auto expected = op.run({routed, view_of({2, kHidden}, shared)});
+  const auto expected = op.run({routed, view_of({2, hidden}, shared)});
   const auto codes = expected.codes<uint16_t>();
   for (size_t i = 0; i < got.size(); ++i) {
     ASSERT_EQ(got[i].bits, codes[i]) << i;
   }
+}
+TEST_P(DecodeKernel, Combine_IsTheReferencesToTheBit) {
+  check_combine(device, stream, 264);
+}
+TEST(PublishedWidths, Combine_IsTheReferencesToTheBit) {
+  Device device;
+  check_combine(device, device.create_stream(), 7168);
 }
 
 INSTANTIATE_TEST_SUITE_P(Orders, DecodeKernel, testing::ValuesIn(kOrders));

@@ -91,10 +91,7 @@ std::vector<bf16> run(const Case& c, const Problem& p, const Options& options, i
   return y.download();
 }
 
-class Fp8LinearKernel : public testing::TestWithParam<Case> {};
-
-TEST_P(Fp8LinearKernel, AgreesWithTheReference) {
-  const Case c = GetParam();
+void expect_agreement(const Case& c) {
   const Problem p = make(c);
   const auto got = run(c, p, {}, 2);  // a second launch finds its counters ready
 
@@ -117,6 +114,12 @@ TEST_P(Fp8LinearKernel, AgreesWithTheReference) {
   }
 }
 
+class Fp8LinearKernel : public testing::TestWithParam<Case> {};
+
+TEST_P(Fp8LinearKernel, AgreesWithTheReference) {
+  expect_agreement(GetParam());
+}
+
 TEST_P(Fp8LinearKernel, EveryOrderGivesTheSameBits) {
   const Case c = GetParam();
   const Problem p = make(c);
@@ -134,6 +137,19 @@ INSTANTIATE_TEST_SUITE_P(Shapes,
                                          Case{17, 130, 1152, 4},
                                          Case{33, 64, 208, 1},
                                          Case{70, 64, 384, 3}));
+
+// K of every FP8 linear of the published model: kv_b, q_b, expert.down, q_a and its like, o_proj, mlp.down. N is cut to two scale
+// blocks, which changes how many blocks the grid has and nothing else.
+TEST(Fp8LinearKernel, PublishedDepths_AgreeWithTheReference) {
+  for (const Case& c : {Case{4, 256, 512, 1},
+                        Case{4, 256, 1536, 3},
+                        Case{4, 256, 2048, 4},
+                        Case{4, 256, 7168, 8},
+                        Case{2, 256, 16384, 16},
+                        Case{2, 256, 18432, 1}}) {
+    expect_agreement(c);
+  }
+}
 
 // Batch invariance: the first token alone has the bits it has among others.
 TEST(Fp8LinearKernel, TokenAlone_HasTheBitsItHasInABatch) {

@@ -7,6 +7,7 @@
 
 #include "reference/estimate_call.hpp"
 #include "reference/rope.hpp"
+#include "tests/gpu/fp8_rows.hpp"
 #include "tests/gpu/harness.hpp"
 #include "tests/reference/hand_made.hpp"
 
@@ -20,6 +21,8 @@ struct Shape {
 };
 constexpr Shape kMini{128, 32, 5};
 constexpr Shape kV3{512, 64, 2};
+// The widths of the other fixtures: edge, notv3, nano, ragged, par.
+const std::vector<Shape> kFixtures{{32, 8, 2}, {64, 32, 4}, {128, 16, 4}, {192, 8, 6}, {256, 128, 8}};
 
 // num_cached + num_new keys of each; num_new with 0 keys is a row of padding.
 struct Sequence {
@@ -72,15 +75,19 @@ model::ModelConfig config_of(const Shape& shape) {
   return config;
 }
 
+enum class CacheForm { kBf16, kFp8 };
+
 // Pages are handed out from the back of the pool, every other one; what belongs to nobody, and the tails of pages, hold NaN.
-Result run(const Inputs& in, int pages_per_split, const Options& options) {
+Result run(const Inputs& in, int pages_per_split, const Options& options, CacheForm form = CacheForm::kBf16) {
   Device device(options);
   const Stream stream = device.create_stream();
   const int64_t row_len = in.shape.kv_lora + in.shape.rope;
   const auto num_sequences = static_cast<int64_t>(in.sequences.size());
   constexpr int64_t kPoolPages = 16;
   constexpr int64_t kMaxPages = 5;
-  std::vector<bf16> pool(static_cast<size_t>(kPoolPages * kPageLen * row_len), bf16{0x7FFF});
+  const bool is_fp8 = form == CacheForm::kFp8;
+  const int64_t row_bytes = is_fp8 ? fp8_cache_row_bytes(in.shape.kv_lora, in.shape.rope) : row_len * 2;
+  std::vector<unsigned char> pool(static_cast<size_t>(kPoolPages * kPageLen * row_bytes), 0xFF);
   std::vector<int32_t> table(static_cast<size_t>(num_sequences * kMaxPages), 1 << 30);  // an access through it faults
   std::vector<int32_t> num_keys;
   std::vector<int32_t> first_token{0};
@@ -94,7 +101,9 @@ Result run(const Inputs& in, int pages_per_split, const Options& options) {
       table[static_cast<size_t>(s * kMaxPages + key / kPageLen)] = static_cast<int32_t>(next_page);
       const auto& rows = in.rows[static_cast<size_t>(s)];
       const int64_t count = std::min<int64_t>(kPageLen, keys - key);
-      std::copy_n(rows.begin() + key * row_len, count * row_len, pool.begin() + next_page * kPageLen * row_len);
+      const auto in_fp8 = is_fp8 ? fp8_rows(rows, in.shape.kv_lora, in.shape.rope) : Fp8Rows();
+      const auto* const bytes = is_fp8 ? in_fp8.bytes.data() : reinterpret_cast<const unsigned char*>(rows.data());
+      std::copy_n(bytes + key * row_bytes, count * row_bytes, pool.begin() + next_page * kPageLen * row_bytes);
     }
     num_keys.push_back(static_cast<int32_t>(keys));
     first_token.push_back(first_token.back() + static_cast<int32_t>(num_new));
@@ -105,7 +114,7 @@ Result run(const Inputs& in, int pages_per_split, const Options& options) {
   const int64_t partial_rows = int64_t{max_splits} * max_new * in.shape.heads;
   const Buffer<bf16> q_latent(device, stream, in.q_latent, "q_latent");
   const Buffer<bf16> q_rope(device, stream, in.q_rope, "q_rope");
-  const Buffer<bf16> cache(device, stream, pool, "cache");
+  const Buffer<unsigned char> cache(device, stream, pool, "cache");
   const Buffer<int32_t> block_table(device, stream, table, "block_table");
   const Buffer<int32_t> keys(device, stream, num_keys, "num_keys");
   const Buffer<int32_t> tokens(device, stream, first_token, "first_token");
@@ -118,7 +127,7 @@ Result run(const Inputs& in, int pages_per_split, const Options& options) {
   latent_attention(stream,
                    {.q_latent = q_latent.data(),
                     .q_rope = q_rope.data(),
-                    .cache = cache.data(),
+                    .cache = is_fp8 ? nullptr : reinterpret_cast<const bf16*>(cache.data()),
                     .block_table = block_table.data(),
                     .num_keys = keys.data(),
                     .first_token = tokens.data(),
@@ -136,13 +145,14 @@ Result run(const Inputs& in, int pages_per_split, const Options& options) {
                     .num_heads = in.shape.heads,
                     .kv_lora = in.shape.kv_lora,
                     .rope = in.shape.rope,
-                    .scale = static_cast<float>(reference::softmax_scale(config_of(in.shape)))});
+                    .scale = static_cast<float>(reference::softmax_scale(config_of(in.shape))),
+                    .cache_fp8 = is_fp8 ? cache.data() : nullptr});
   device.synchronize(stream);
   return {o_latent.download(), lse.download()};
 }
 
 // One sequence as the reference sees it. With splits the weights are rounded relative to another maximum than the rule's, so each
-// may err by half a step of BF16, 2^-9 of itself, and the bound is that of unrounded weights plus 2^-9 sum(p |c|).
+// may err by half a step of BF16, 2^-8 of itself, and the bound is that of unrounded weights plus 2^-8 sum(p |c|).
 void compare(const Inputs& in, size_t s, bool has_splits, const bf16* o_latent, const float* lse) {
   const int64_t num_keys = in.sequences[s].num_keys;
   const int64_t num_new = in.sequences[s].num_new;  // not a binding: clang 14 does not let a lambda see one
@@ -174,7 +184,7 @@ void compare(const Inputs& in, size_t s, bool has_splits, const bf16* o_latent, 
       const size_t row = i / static_cast<size_t>(in.shape.kv_lora);
       const size_t column = i % static_cast<size_t>(in.shape.kv_lora);
       for (size_t key = 0; key < static_cast<size_t>(num_keys); ++key) {
-        expected.error[i] += 0x1p-9 * probs.value[row * static_cast<size_t>(num_keys) + key] *
+        expected.error[i] += 0x1p-8 * probs.value[row * static_cast<size_t>(num_keys) + key] *
                              std::abs(cache.value[key * static_cast<size_t>(row_len) + column]);
       }
     }
@@ -219,6 +229,40 @@ TEST_P(LatentAttention, SplitSequences_AgreeWithTheReference) {
 }
 TEST_P(LatentAttention, PublishedWidths_AgreeWithTheReference) {
   compare_all(make(kV3, {{66, 2}, {1, 1}}), 1, {.order = GetParam()});
+}
+
+TEST(LatentAttentionWidths, OfAllFixtures_AgreeWithTheReference) {
+  for (const auto& shape : kFixtures) {
+    ASSERT_TRUE(has_latent_attention(shape.kv_lora, shape.rope));
+    compare_all(make(shape, {{65, 4}, {1, 1}, {0, 1}, {64, 3}, {2, 2}}), 2, {.order = {OrderKind::kRandom, 1}});
+  }
+}
+// A draft of one token: two new ones, each with all 128 heads, in the published widths.
+TEST(LatentAttentionWidths, PublishedHeads_AgreeWithTheReference) {
+  compare_all(make({512, 64, 128}, {{130, 2}}), 4, {});
+}
+TEST(LatentAttentionWidths, TooWideOrUneven_AreRefusedByName) {
+  for (const auto& shape : {Shape{520, 64, 2}, Shape{512, 128, 2}, Shape{100, 32, 2}, Shape{128, 12, 2}}) {
+    EXPECT_FALSE(has_latent_attention(shape.kv_lora, shape.rope));
+    Device device;
+    EXPECT_THROW(latent_attention(device.create_stream(),
+                                  {.num_sequences = 1, .max_new = 1, .kv_lora = shape.kv_lora, .rope = shape.rope}),
+                 ArgumentError);
+  }
+}
+
+// Pages in FP8 give the bits that BF16 pages of the same values give: the reference's rule kFp8.
+TEST_P(LatentAttention, PagesInFp8_AreTheirValues) {
+  for (const auto& shape : {kMini, kV3, Shape{256, 128, 3}, Shape{384, 8, 2}}) {
+    auto in = make(shape, {{66, 2}, {1, 1}, {0, 1}});
+    const auto got = run(in, 1, {.order = GetParam()}, CacheForm::kFp8);
+    for (auto& rows : in.rows) {
+      rows = fp8_rows(rows, shape.kv_lora, shape.rope).values;
+    }
+    const auto expected = run(in, 1, {});
+    EXPECT_EQ(std::memcmp(got.o_latent.data(), expected.o_latent.data(), got.o_latent.size() * sizeof(bf16)), 0);
+    EXPECT_EQ(got.lse, expected.lse);
+  }
 }
 
 // Batch invariance, and the same bits in every order.

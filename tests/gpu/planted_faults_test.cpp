@@ -75,6 +75,7 @@ const std::vector<Planted>& all_planted() {
       PLANTED(shuffle_taken_for_a_barrier, kRace),
       PLANTED(warp_barrier_for_a_block_exchange, kRace),
       PLANTED(warp_barrier_of_too_few_lanes, kRace),
+      PLANTED(no_warp_barrier_before_overwriting, kRace),
       PLANTED(two_writers, kRace),
       PLANTED(counts_not_cleared_behind_a_barrier, kRace),
       PLANTED(shared_count_without_atomic, kRace),

@@ -86,6 +86,22 @@ GPU_KERNEL warp_barrier_of_too_few_lanes(PlantedArguments a) {
   sync_warp(a.faulty ? (lane < 16 ? 0x0000FFFFU : 0xFFFF0000U) : kFullWarp);
   a.out[planted_thread()] = planted_values()[planted_thread() ^ 16];
 }
+// All lanes read what one of them then writes.
+GPU_KERNEL no_warp_barrier_before_overwriting(PlantedArguments a) {
+  const int first = planted_thread() / kLanes * kLanes;
+  if (planted_thread() == first) {
+    planted_values()[first] = a.in[first];
+  }
+  sync_warp();
+  const float seen = planted_values()[first];
+  if (!a.faulty) {
+    sync_warp();
+  }
+  if (planted_thread() == first) {
+    planted_values()[first] = 0;
+  }
+  a.out[planted_thread()] = seen;
+}
 GPU_KERNEL two_writers(PlantedArguments a) {
   const int slot = a.faulty ? planted_thread() / 2 : planted_thread();
   planted_values()[slot] = a.in[planted_thread()];

@@ -28,8 +28,26 @@ void add_numerics(CLI::App& app, InferFlags& flags) {
   app.add_option("--attention",
                  flags.mode.attention,
                  "naive, absorbed, or by-length: prefill naive, decoding absorbed (default: by the profile)");
-  app.add_option("--device", flags.device, "cpu")->check(CLI::IsMember({"cpu"}))->capture_default_str();
+  app.add_option(
+         "--device",
+         flags.device,
+         "cpu: the reference; emulated: our CUDA implementation, run on this CPU; cuda; auto: cuda if there is one, "
+         "else cpu")
+      ->check(CLI::IsMember({"auto", "cpu", "emulated", "cuda"}))
+      ->capture_default_str();
   app.add_option("--threads", flags.num_threads, "threads; they never change a token")->check(CLI::Range(1, 1024));
+}
+
+void add_device(CLI::App& app, InferFlags& flags) {
+  app.add_option("--max-batch", flags.max_batch, "emulated, cuda: requests that run at once; the others wait")
+      ->check(CLI::Range(1, 1 << 16))
+      ->capture_default_str();
+  app.add_option("--graphs", flags.graphs, "emulated, cuda: capture decoding steps as graphs, on or off")
+      ->check(CLI::IsMember({"on", "off"}))
+      ->capture_default_str();
+  app.add_option("--trace",
+                 flags.trace_file,
+                 "emulated, cuda: time of every op, FILE.csv (op records) or FILE.json (Chrome trace)");
 }
 
 void add_sampling(CLI::App& app, InferFlags& flags) {
@@ -88,7 +106,8 @@ void add_infer_options(CLI::App& app, InferFlags& flags) {
       ->capture_default_str();
   app.add_flag("--json", flags.json, "print JSON in place of text");
   app.add_option("--stats", flags.stats, "json: counts and times, last line of stderr")->check(CLI::IsMember({"json"}));
-  app.add_option("--trace-routing", flags.trace_file, "write experts and weights of every token and layer as CSV");
+  app.add_option("--trace-routing", flags.routing_file, "write experts and weights of every token and layer as CSV");
+  add_device(app, flags);
 }
 
 }  // namespace tools

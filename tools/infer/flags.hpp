@@ -26,7 +26,9 @@ struct InferFlags {
   bool chat = false;
   bool thinking = false;
   ModeFlags mode;
-  std::string device = "cpu";
+  std::string device = "auto";
+  int64_t max_batch = 8;
+  std::string graphs = "on";
   int num_threads = default_threads();
   std::optional<int64_t> max_new_tokens;  // absent: kDefaultNewTokens, or what the model's positions leave
   model::Sampling sampling;
@@ -39,7 +41,8 @@ struct InferFlags {
   int64_t page_rows = 64;  // 0: as many as the longest sequence needs, so that each lies in one piece
   bool json = false;
   std::string stats;
-  std::string trace_file;
+  std::string routing_file;  // of --trace-routing
+  std::string trace_file;    // of --trace
 };
 
 inline constexpr int64_t kDefaultNewTokens = 128;

@@ -16,7 +16,9 @@ class RoutingTrace : public reference::StepProbe {
   RoutingTrace(const std::string& config_hash, std::vector<int64_t> prompt_lens);
 
   void enter_step(std::vector<reference::RowOrigin> rows) override;
-  [[nodiscard]] bool wants(const model::Op&) const override { return false; }
+  [[nodiscard]] bool wants(const model::Op& op) const override {
+    return op.kind == model::OpKind::kRouterExperts || op.kind == model::OpKind::kRouterWeights;
+  }
   void see(const model::Op& op, const model::TensorView& value) override;
 
   // The file so far.

@@ -14,6 +14,8 @@
 #include "model/atomic_file.hpp"
 #include "reference/generate/generator.hpp"
 #include "text/stream_decoder.hpp"
+#include "tools/device/open.hpp"
+#include "tools/infer/device_run.hpp"
 #include "tools/infer/requests.hpp"
 #include "tools/infer/routing_trace.hpp"
 #include "tools/infer/stop_strings.hpp"
@@ -179,6 +181,12 @@ int run_infer(InferFlags flags) {
   const auto checkpoint = open_checkpoint(flags.checkpoint);
   const model::ModelConfig& config = checkpoint.weights->config();
   flags.mode = resolved(flags.mode, config);
+  if (flags.device == "auto") {
+    flags.device = has_cuda_device() ? "cuda" : "cpu";
+  }
+  if (flags.device == "cpu" && !flags.trace_file.empty()) {
+    model::throw_input_error("--trace: the reference on the CPU is not traced; give --device emulated");
+  }
   if (flags.num_drafts > 0 && config.num_nextn_predict_layers == 0) {
     model::throw_input_error("--mtp {}: the model has no MTP layer (num_nextn_predict_layers 0)", flags.num_drafts);
   }
@@ -191,23 +199,39 @@ int run_infer(InferFlags flags) {
   const bool json = batch || flags.json || flags.num_logprobs > 0;
   std::vector<Output> outputs(requests.size(), Output(tokenizer, flags.stop));
 
-  RoutingTrace trace(checkpoint.hash, prompt_lens(requests));
-  std::optional<model::AtomicFile> trace_file;  // opened before the work: a place that cannot be written is said now
-  if (!flags.trace_file.empty()) {
-    trace_file.emplace(flags.trace_file);
+  RoutingTrace routing(checkpoint.hash, prompt_lens(requests));
+  std::optional<model::AtomicFile> routing_file;  // opened before the work: a place that cannot be written is said now
+  if (!flags.routing_file.empty()) {
+    routing_file.emplace(flags.routing_file);
   }
-  reference::Generator generator(
-      *checkpoint.weights, rules_of(flags.mode), flags.num_threads, options_of(flags, requests));
-  const auto reasons = generator.run(
-      requests,
-      [&](size_t request, const reference::GeneratedToken& token) {
-        const std::string text = outputs[request].add(token);
-        if (!json) {
-          show(text);
-        }
-        return !outputs[request].stopped();
-      },
-      trace_file ? &trace : nullptr);
+  const auto on_token = [&](size_t request, const reference::GeneratedToken& token) {
+    const std::string text = outputs[request].add(token);
+    if (!json) {
+      show(text);
+    }
+    return !outputs[request].stopped();
+  };
+  reference::StepProbe* const probe = routing_file ? &routing : nullptr;
+  std::vector<reference::FinishReason> reasons;
+  reference::GenerationStats stats;
+  if (flags.device == "cpu") {
+    reference::Generator generator(
+        *checkpoint.weights, rules_of(flags.mode), flags.num_threads, options_of(flags, requests));
+    reasons = generator.run(requests, on_token, probe);
+    stats = generator.stats();
+  } else {
+    check_device_flags(flags, config);
+    std::optional<OpTrace> trace;
+    if (!flags.trace_file.empty()) {
+      trace.emplace(flags.trace_file, config, checkpoint.hash);
+    }
+    auto result = run_on_device(flags, *checkpoint.weights, requests, on_token, probe, trace ? &*trace : nullptr);
+    reasons = std::move(result.reasons);
+    stats = std::move(result.stats);
+    if (trace) {
+      trace->write();
+    }
+  }
   for (size_t r = 0; r < outputs.size(); ++r) {
     const std::string rest = outputs[r].finish();
     if (json) {
@@ -216,12 +240,12 @@ int run_infer(InferFlags flags) {
       show(rest + "\n");
     }
   }
-  if (trace_file) {
-    trace_file->write(std::as_bytes(std::span(trace.text())));
-    trace_file->commit();
+  if (routing_file) {
+    routing_file->write(std::as_bytes(std::span(routing.text())));
+    routing_file->commit();
   }
   if (flags.stats == "json") {
-    fmt::print(stderr, "{}\n", stats_json(generator.stats(), outputs, batch).dump());
+    fmt::print(stderr, "{}\n", stats_json(stats, outputs, batch).dump());
   }
   return kExitOk;
 }

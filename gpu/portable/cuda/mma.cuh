@@ -15,6 +15,14 @@ GPU_DEVICE void load_matrices(const void* const (&rows)[N], Vector<uint32_t, 4> 
   }
 }
 
+template <int N>
+GPU_DEVICE void load_matrices_transposed(const void* const (&rows)[N], Vector<uint32_t, 4> (&matrices)[N]) {
+  GPU_UNROLL
+  for (int n = 0; n < N; ++n) {
+    matrices[n] = ptx_ldmatrix_x4_trans(rows[n]);
+  }
+}
+
 template <int kSteps, int kRows, int kColumns>
 GPU_DEVICE void multiply_bf16(FragmentC (&c)[kRows][kColumns],
                               const FragmentA (&a)[kSteps][kRows],

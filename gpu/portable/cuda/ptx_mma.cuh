@@ -18,6 +18,15 @@ GPU_DEVICE Vector<uint32_t, 4> ptx_ldmatrix_x4(const void* row) {
   return m;
 }
 
+GPU_DEVICE Vector<uint32_t, 4> ptx_ldmatrix_x4_trans(const void* row) {
+  Vector<uint32_t, 4> m;
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(m.at[0]), "=r"(m.at[1]), "=r"(m.at[2]), "=r"(m.at[3])
+               : "r"(shared_address(row))
+               : "memory");
+  return m;
+}
+
 GPU_DEVICE void ptx_mma_m16n8k16_bf16(FragmentC& c, const FragmentA& a, const FragmentB& b) {
   asm volatile(
       "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, "

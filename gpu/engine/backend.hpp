@@ -1,0 +1,74 @@
+// What the engine asks of a device: memory, copies, the kernels in one order, and graphs. One back end for each way of running them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string_view>
+
+#include "gpu/emulation/options.hpp"
+
+namespace gpu {
+
+struct AlignArguments;
+struct Bf16LinearArguments;
+struct CacheLatentArguments;
+struct CombineArguments;
+struct EmbedArguments;
+struct ExpandedAttentionArguments;
+struct Fp8LinearArguments;
+struct GatherLatentArguments;
+struct LatentAttentionArguments;
+struct QuantizeRowsArguments;
+struct RmsNormArguments;
+struct RotateQueryArguments;
+struct RouterArguments;
+struct SamplerArguments;
+struct SwigluArguments;
+
+// Calls are done in the order they are made. Throws what the device throws (emulation::Fault, ArgumentError of a launcher).
+class Backend {
+ public:
+  virtual ~Backend() = default;
+
+  // 256-byte aligned, holding anything; released with the back end. `what` names it in reports.
+  virtual std::byte* allocate(int64_t num_bytes, std::string_view what) = 0;
+  [[nodiscard]] virtual int64_t free_bytes() const = 0;
+
+  // Host to device; `from` stays as it is until the next synchronize() or download().
+  virtual void upload(void* to, const void* from, int64_t num_bytes) = 0;
+  // Device to host; waits.
+  virtual void download(void* to, const void* from, int64_t num_bytes) = 0;
+  // Device to device.
+  virtual void copy(void* to, const void* from, int64_t num_bytes) = 0;
+  virtual void clear(void* to, int64_t num_bytes) = 0;
+  virtual void synchronize() = 0;
+
+  virtual void launch(const AlignArguments& arguments) = 0;
+  virtual void launch(const Bf16LinearArguments& arguments) = 0;
+  virtual void launch(const CacheLatentArguments& arguments) = 0;
+  virtual void launch(const CombineArguments& arguments) = 0;
+  virtual void launch(const EmbedArguments& arguments) = 0;
+  virtual void launch(const ExpandedAttentionArguments& arguments) = 0;
+  virtual void launch(const Fp8LinearArguments& arguments) = 0;
+  virtual void launch(const GatherLatentArguments& arguments) = 0;
+  virtual void launch(const LatentAttentionArguments& arguments) = 0;
+  virtual void launch(const QuantizeRowsArguments& arguments) = 0;
+  virtual void launch(const RmsNormArguments& arguments) = 0;
+  virtual void launch(const RotateQueryArguments& arguments) = 0;
+  virtual void launch(const RouterArguments& arguments) = 0;
+  virtual void launch(const SamplerArguments& arguments) = 0;
+  virtual void launch(const SwigluArguments& arguments) = 0;
+
+  // Between the two, launches are recorded, not done. replay() does them again, with the arguments they were recorded with.
+  virtual void begin_capture() = 0;
+  virtual int end_capture() = 0;
+  virtual void replay(int graph) = 0;
+};
+
+// The emulated device (docs/gpu.md).
+std::unique_ptr<Backend> make_emulated_backend(const emulation::Options& options);
+// The same with every access of every kernel reported to the race checker; slower, one OS thread.
+std::unique_ptr<Backend> make_checked_backend(const emulation::Options& options);
+
+}  // namespace gpu

@@ -1,0 +1,9 @@
+#include "gpu/engine/emulation_backend.hpp"
+
+namespace gpu {
+
+std::unique_ptr<Backend> make_emulated_backend(const emulation::Options& options) {
+  return std::make_unique<emulated::EmulationBackend>(options);
+}
+
+}  // namespace gpu

@@ -1,0 +1,91 @@
+// The launches of a step, in order: one method for each part of the model. Reads what the engine put into the workspace.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "gpu/engine/backend.hpp"
+#include "gpu/engine/device_weights.hpp"
+#include "gpu/engine/latent_cache.hpp"
+#include "gpu/engine/observer.hpp"
+#include "gpu/engine/workspace.hpp"
+#include "gpu/kernels/quantize_block.cuh"
+#include "model/config.hpp"
+
+namespace gpu {
+
+// What the launches of a step depend on; everything else is read on the device. Two steps of one shape are the same launches.
+struct StepShape {
+  int64_t num_rows = 0;
+  int64_t num_decode_rows = 0;  // the first ones: of sequences that decode
+  int64_t num_decoding = 0;     // sequences
+  int64_t num_decode_splits = 0;
+  int64_t num_prefilling = 0;  // sequences, behind those that decode
+  int64_t max_prefill_new = 0;
+  int64_t num_prefill_keys = 0;
+  int64_t num_head_rows = 0;
+
+  auto operator<=>(const StepShape&) const = default;
+};
+
+class Forward {
+ public:
+  // All must outlive this.
+  Forward(const model::ModelConfig& config,
+          const DeviceWeights& weights,
+          const Workspace& workspace,
+          const LatentCache& cache,
+          const StepLimits& limits,
+          ScaleFormat scale_format,
+          Backend& backend,
+          Observer& observer);
+
+  // From tokens to main_state, and the logits of head_rows.
+  void run_main(const StepShape& shape);
+  // MTP layer k: from state_rows of `states`, and tokens, to mtp_state, and the logits of head_rows.
+  void run_mtp(int64_t k, const bf16* states, const StepShape& shape);
+
+ private:
+  // One layer under way: names of its ops, its weights, its place in the cache.
+  struct Layer {
+    std::string name;
+    const LayerWeights& weights;
+
+    size_t index;  // in the cache
+    std::string cache_id;
+  };
+
+  void run_layer(const Layer& layer, bool has_residual, const StepShape& shape);
+  void run_query(const Layer& layer, int64_t rows);
+  void write_cache(const Layer& layer, int64_t rows);
+  void run_absorbed(const Layer& layer, const StepShape& shape);
+  void run_expanded(const Layer& layer, const StepShape& shape);
+  void run_output(const Layer& layer, int64_t rows);
+  // `out_id`: the op that the down projection computes.
+  void run_mlp(const std::string& name, const MlpWeights& mlp, int64_t rows, bf16* out, const std::string& out_id);
+  void run_router(const Layer& layer, int64_t rows);
+  void run_moe(const Layer& layer, int64_t rows);
+  void expert_linear(const LinearWeight& weight, bool gathers, bf16* y, int64_t rows);
+  void run_head(const std::string& id, const bf16* states, const LinearWeight& head, const StepShape& shape);
+
+  // The norm of x, after adding the residual if there is one, into normed and, for FP8 linears, codes.
+  void norm(const bf16* gain, bool adds_residual, bool quantizes, bf16* out, int64_t rows);
+  // normed, or codes and scales, times W^T.
+  void linear(const LinearWeight& weight, const bf16* x, bf16* y, int64_t rows);
+  void bf16_linear(const LinearWeight& weight, const bf16* x, float* y_f32, bf16* y_bf16, int64_t rows);
+  void gather(const bf16* from, const int32_t* rows_of, bf16* to, int64_t rows);
+  void show_experts(const Layer& layer, int64_t rows);
+
+  const model::ModelConfig& config_;
+  const DeviceWeights& weights_;
+  const Workspace& ws_;
+  const LatentCache& cache_;
+  const StepLimits& limits_;
+  ScaleFormat scale_format_;
+  float softmax_scale_;
+  Backend& backend_;
+  Observer& observer_;
+};
+
+}  // namespace gpu

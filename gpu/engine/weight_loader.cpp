@@ -1,0 +1,315 @@
+#include "gpu/engine/weight_loader.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <utility>
+
+#include "gpu/emulation/convert.hpp"
+#include "model/check.hpp"
+#include "model/tensor_catalog.hpp"
+
+namespace gpu {
+namespace {
+
+using model::DType;
+using model::TensorView;
+
+const std::string kEmbedding = "model.embed_tokens.weight";
+const std::string kHead = "lm_head.weight";
+
+int64_t num_blocks(int64_t len) {
+  return (len + kScaleBlockLen - 1) / kScaleBlockLen;
+}
+
+bf16 round_to_bf16(float x) {
+  return emulated::to_bf16(x);
+}
+
+template <typename T>
+std::vector<std::byte> bytes_of(const std::vector<T>& values) {
+  const auto bytes = std::as_bytes(std::span(values));
+  return {bytes.begin(), bytes.end()};
+}
+
+// Elements as numbers, for the small tensors.
+std::vector<float> floats_of(const TensorView& tensor) {
+  const auto values = model::to_double(tensor);
+  return {values.begin(), values.end()};
+}
+
+// BF16 as stored; FP32 where every value is one of BF16.
+std::vector<std::byte> bf16_bytes(const std::string& name, const TensorView& tensor) {
+  if (tensor.dtype == DType::kBF16) {
+    return {tensor.bytes.begin(), tensor.bytes.end()};
+  }
+  std::vector<bf16> codes;
+  for (const float value : floats_of(tensor)) {
+    codes.push_back(round_to_bf16(value));
+    if (model::decode_bf16(codes.back().bits) != value) {
+      model::throw_input_error("checkpoint: {} holds {} as {}, which is no BF16 number; the device's kernels read BF16",
+                               name,
+                               value,
+                               model::dtype_name(tensor.dtype));
+    }
+  }
+  return bytes_of(codes);
+}
+
+// Copies rows into a larger matrix of zeros, both of elements of `width` bytes.
+void place_rows(std::vector<std::byte>& to, int64_t first_row, int64_t columns, int64_t width, const TensorView& from) {
+  const int64_t row_bytes = from.row_len() * width;
+  for (int64_t row = 0; row < from.num_rows(); ++row) {
+    std::memcpy(to.data() + (first_row + row) * columns * width,
+                from.bytes.data() + row * row_bytes,
+                static_cast<size_t>(row_bytes));
+  }
+}
+
+}  // namespace
+
+WeightLoader::WeightLoader(const model::WeightSource& source, DeviceWeights& weights, MemoryPlan& plan)
+    : source_(source), config_(source.config()), plan_(plan), weights_(weights) {
+  for (const auto& tensor : model::tensor_catalog(config_)) {
+    shapes_[tensor.name] = tensor.shape;
+  }
+  add_matrix(weights.embedding, kEmbedding);
+  weights.layers.resize(static_cast<size_t>(config_.num_hidden_layers));
+  for (int64_t layer = 0; layer < config_.num_hidden_layers; ++layer) {
+    add_layer(weights.layers[static_cast<size_t>(layer)], layer);
+  }
+  add_norm(weights.final_norm, "model.norm.weight");
+  weights.head = {.out_dim = config_.vocab_size, .in_dim = config_.hidden_size};
+  if (config_.tie_word_embeddings) {
+    aliases_.emplace_back(&weights.head.values, &weights.embedding);
+  } else {
+    add_matrix(weights.head.values, kHead);
+  }
+  weights.mtp.resize(static_cast<size_t>(config_.num_nextn_predict_layers));
+  for (int64_t k = 0; k < config_.num_nextn_predict_layers; ++k) {
+    add_mtp(weights.mtp[static_cast<size_t>(k)], k);
+  }
+}
+
+template <typename T>
+void WeightLoader::add(
+    T*& pointer, int64_t num_parts, int64_t part_len, const std::string& what, std::function<Bytes(int64_t)> pack) {
+  plan_.add(pointer, num_parts * part_len, what);
+  items_.push_back({[&pointer] { return reinterpret_cast<std::byte*>(pointer); }, num_parts, std::move(pack)});
+  all_bytes_ += num_parts * part_len * static_cast<int64_t>(sizeof(T));
+}
+
+void WeightLoader::add_norm(bf16*& pointer, const std::string& name) {
+  add(pointer, 1, model::num_elements(shapes_.at(name)), name, [this, name](int64_t) {
+    return bf16_bytes(name, source_.weight(name));
+  });
+}
+
+void WeightLoader::add_matrix(bf16*& pointer, const std::string& name) {
+  add_norm(pointer, name);
+}
+
+void WeightLoader::add_copy(bf16*& pointer,
+                            const std::string& name,
+                            bf16*& original,
+                            const std::string& original_name) {
+  if (source_.keeps_tensors() && source_.weight(name).bytes.data() == source_.weight(original_name).bytes.data()) {
+    aliases_.emplace_back(&pointer, &original);
+  } else {
+    add_matrix(pointer, name);
+  }
+}
+
+void WeightLoader::add_linear(LinearWeight& linear, const std::string& what, const Stack& stack) {
+  const auto names = stack.names_of(0);
+  const int64_t rows = stack.padded_rows * static_cast<int64_t>(names.size());
+  const int64_t columns = stack.padded_columns;
+  linear.out_dim = rows;
+  linear.in_dim = columns;
+  linear.num_groups = static_cast<int>(stack.num_groups);
+  const bool fp8 = config_.quantization.has_value();
+  const auto pack = [this, stack, rows, columns, fp8](int64_t group) {
+    const int64_t width = fp8 ? 1 : 2;
+    Bytes packed(static_cast<size_t>(rows * columns * width));
+    int64_t first_row = 0;
+    for (const std::string& name : stack.names_of(group)) {
+      const TensorView tensor = source_.weight(name);
+      const DType expected = fp8 ? DType::kF8E4M3 : DType::kBF16;
+      if (tensor.dtype != expected) {
+        model::throw_input_error("checkpoint: {} is stored as {}; the device's kernels read it as {}",
+                                 name,
+                                 model::dtype_name(tensor.dtype),
+                                 model::dtype_name(expected));
+      }
+      place_rows(packed, first_row, columns, width, tensor);
+      first_row += stack.padded_rows;
+    }
+    return packed;
+  };
+  if (!fp8) {
+    add(linear.values, stack.num_groups, rows * columns, what, pack);
+    return;
+  }
+  add(linear.codes, stack.num_groups, rows * columns, what, pack);
+  const int64_t scale_columns = num_blocks(columns);
+  const int64_t scale_rows = num_blocks(stack.padded_rows) * static_cast<int64_t>(names.size());
+  add(linear.scales, stack.num_groups, scale_rows * scale_columns, what + "_scale_inv", [this, stack](int64_t group) {
+    std::vector<float> scales;
+    for (const std::string& name : stack.names_of(group)) {
+      const auto of_matrix = floats_of(source_.weight(name + "_scale_inv"));
+      scales.insert(scales.end(), of_matrix.begin(), of_matrix.end());
+    }
+    return bytes_of(scales);
+  });
+}
+
+void WeightLoader::add_linear(LinearWeight& linear, const std::string& name) {
+  const auto& shape = shapes_.at(name);
+  add_linear(linear,
+             name,
+             {.names_of = [name](int64_t) { return std::vector{name}; },
+              .num_groups = 1,
+              .padded_rows = shape[0],
+              .padded_columns = shape[1]});
+}
+
+void WeightLoader::add_mlp(MlpWeights& mlp, int64_t dim, const std::string& prefix, int64_t num_experts) {
+  mlp.dim = dim;
+  mlp.padded_dim = num_blocks(dim) * kScaleBlockLen;
+  const auto name = [prefix, num_experts](int64_t group, const char* part) {
+    return prefix + (num_experts > 0 ? std::to_string(group) + "." : "") + part + "_proj.weight";
+  };
+  const int64_t num_groups = std::max<int64_t>(num_experts, 1);
+  add_linear(mlp.gate_up,
+             prefix + "gate_up",
+             {.names_of =
+                  [name](int64_t group) {
+                    return std::vector{name(group, "gate"), name(group, "up")};
+                  },
+              .num_groups = num_groups,
+              .padded_rows = mlp.padded_dim,
+              .padded_columns = config_.hidden_size});
+  add_linear(mlp.down,
+             prefix + "down",
+             {.names_of = [name](int64_t group) { return std::vector{name(group, "down")}; },
+              .num_groups = num_groups,
+              .padded_rows = config_.hidden_size,
+              .padded_columns = mlp.padded_dim});
+}
+
+// The value of an element is BF16(code * scale), as the reference's absorbed form takes it.
+void WeightLoader::add_absorbed(LayerWeights& layer, const std::string& name) {
+  const int64_t heads = config_.num_attention_heads;
+  const int64_t nope = config_.qk_nope_head_dim;
+  const int64_t v = config_.v_head_dim;
+  const int64_t latent = config_.kv_lora_rank;
+  const auto rows_of = [this, name, latent](int64_t begin, int64_t end) {  // dequantised [end - begin, latent]
+    const TensorView rows = model::slice_rows(source_.weight(name), begin, end);
+    std::vector<bf16> values;
+    if (rows.dtype == DType::kBF16) {
+      for (const uint16_t bits : rows.codes<uint16_t>()) {
+        values.push_back({bits});
+      }
+      return values;
+    }
+    const auto scales = floats_of(source_.weight(name + "_scale_inv"));
+    const auto codes = rows.codes<uint8_t>();
+    for (int64_t i = 0; i < rows.size(); ++i) {
+      const int64_t row = begin + i / latent;
+      const float scale =
+          scales[static_cast<size_t>(row / kScaleBlockLen * num_blocks(latent) + i % latent / kScaleBlockLen)];
+      values.push_back(round_to_bf16(model::decode_f8_e4m3(codes[static_cast<size_t>(i)]) * scale));
+    }
+    return values;
+  };
+  add(layer.w_uk, heads, latent * nope, name + " (keys)", [=](int64_t head) {
+    const auto rows = rows_of(head * (nope + v), head * (nope + v) + nope);
+    std::vector<bf16> transposed(rows.size());
+    for (int64_t n = 0; n < nope; ++n) {
+      for (int64_t j = 0; j < latent; ++j) {
+        transposed[static_cast<size_t>(j * nope + n)] = rows[static_cast<size_t>(n * latent + j)];
+      }
+    }
+    return bytes_of(transposed);
+  });
+  add(layer.w_uv, heads, v * latent, name + " (values)", [=](int64_t head) {
+    return bytes_of(rows_of(head * (nope + v) + nope, (head + 1) * (nope + v)));
+  });
+}
+
+void WeightLoader::add_layer(LayerWeights& layer, int64_t index) {
+  const std::string w = "model.layers." + std::to_string(index) + ".";
+  const std::string attn = w + "self_attn.";
+  add_norm(layer.attn_norm, w + "input_layernorm.weight");
+  if (config_.q_lora_rank) {
+    add_linear(layer.q_a.emplace(), attn + "q_a_proj.weight");
+    add_norm(layer.q_a_norm, attn + "q_a_layernorm.weight");
+    add_linear(layer.q, attn + "q_b_proj.weight");
+  } else {
+    add_linear(layer.q, attn + "q_proj.weight");
+  }
+  add_linear(layer.kv_a, attn + "kv_a_proj_with_mqa.weight");
+  add_norm(layer.kv_a_norm, attn + "kv_a_layernorm.weight");
+  add_linear(layer.kv_b, attn + "kv_b_proj.weight");
+  add_absorbed(layer, attn + "kv_b_proj.weight");
+  add_linear(layer.o_proj, attn + "o_proj.weight");
+  add_norm(layer.ffn_norm, w + "post_attention_layernorm.weight");
+  if (!config_.is_moe_layer(index)) {
+    add_mlp(layer.mlp.emplace(), config_.intermediate_size, w + "mlp.");
+    return;
+  }
+  MoeWeights& moe = layer.moe.emplace();
+  add_matrix(moe.router, w + "mlp.gate.weight");
+  if (config_.has_router_bias()) {
+    const std::string bias = w + "mlp.gate.e_score_correction_bias";
+    add(moe.bias, 1, config_.n_routed_experts, bias, [this, bias](int64_t) {
+      return bytes_of(floats_of(source_.weight(bias)));
+    });
+  }
+  add_mlp(moe.experts, config_.moe_intermediate_size, w + "mlp.experts.", config_.n_routed_experts);
+  if (config_.n_shared_experts > 0) {
+    add_mlp(moe.shared.emplace(), config_.shared_intermediate_size(), w + "mlp.shared_experts.");
+  }
+}
+
+void WeightLoader::add_mtp(MtpWeights& mtp, int64_t k) {
+  const int64_t index = config_.num_hidden_layers + k;
+  const std::string w = "model.layers." + std::to_string(index) + ".";
+  add_copy(mtp.embedding, w + "embed_tokens.weight", weights_.embedding, kEmbedding);
+  add_norm(mtp.enorm, w + "enorm.weight");
+  add_norm(mtp.hnorm, w + "hnorm.weight");
+  mtp.eh_proj = {.out_dim = config_.hidden_size, .in_dim = 2 * config_.hidden_size};
+  add_matrix(mtp.eh_proj.values, w + "eh_proj.weight");
+  add_layer(mtp.layer, index);
+  add_norm(mtp.norm, w + "shared_head.norm.weight");
+  mtp.head = {.out_dim = config_.vocab_size, .in_dim = config_.hidden_size};
+  add_copy(mtp.head.values,
+           w + "shared_head.head.weight",
+           weights_.head.values,
+           config_.tie_word_embeddings ? kEmbedding : kHead);
+}
+
+void WeightLoader::load(Backend& backend, const OnProgress& on_progress) const {
+  for (const auto& [pointer, original] : aliases_) {
+    *pointer = *original;
+  }
+  int64_t done_bytes = 0;
+  for (const Item& item : items_) {
+    std::byte* to = item.place();
+    for (int64_t part = 0; part < item.num_parts; ++part) {
+      const Bytes packed = item.pack(part);
+      const auto num_bytes = static_cast<int64_t>(packed.size());
+      backend.upload(to, packed.data(), num_bytes);
+      backend.synchronize();
+      to += num_bytes;
+      done_bytes += num_bytes;
+      if (on_progress) {
+        on_progress(done_bytes, all_bytes_);
+      }
+    }
+  }
+  CHECK_EQ(done_bytes, all_bytes_);
+}
+
+}  // namespace gpu

@@ -1,0 +1,146 @@
+#include "gpu/engine/workspace.hpp"
+
+#include <algorithm>
+
+#include "gpu/kernels/latent_attention.cuh"
+#include "gpu/kernels/linear_tile.cuh"
+
+namespace gpu {
+namespace {
+
+int64_t blocks_of(int64_t len) {
+  return (len + kScaleBlockLen - 1) / kScaleBlockLen;
+}
+int64_t padded(int64_t len) {
+  return blocks_of(len) * kScaleBlockLen;
+}
+
+}  // namespace
+
+int64_t StepLimits::max_pages() const {
+  return (max_len + emulated::kPageLen - 1) / emulated::kPageLen;
+}
+
+int64_t StepLimits::max_splits() const {
+  return (max_pages() + pages_per_split - 1) / pages_per_split;
+}
+
+int num_splits_of(int64_t out_dim, int64_t in_dim, int num_groups) {
+  constexpr int64_t kMultiprocessors = 132;
+  constexpr int64_t kShortestSplit = 1024;
+  if (num_groups > 1) {
+    return 1;
+  }
+  const int64_t num_tiles = (out_dim + emulated::kLinearRows - 1) / emulated::kLinearRows;
+  return static_cast<int>(
+      std::max<int64_t>(1, std::min((kMultiprocessors + num_tiles - 1) / num_tiles, in_dim / kShortestSplit)));
+}
+
+Workspace::Workspace(const model::ModelConfig& config, const StepLimits& limits, MemoryPlan& plan) {
+  const int64_t rows = limits.max_rows;
+  const int64_t sequences = limits.max_sequences;
+  const int64_t hidden = config.hidden_size;
+  const int64_t heads = config.num_attention_heads;
+  const int64_t q_lora = config.q_lora_rank.value_or(0);
+  const int64_t head_rows_len = limits.max_head_rows;
+  plan.add(tokens, rows, "tokens");
+  plan.add(positions, rows, "positions");
+  plan.add(slots, rows, "slots");
+  plan.add(block_table, sequences * limits.max_pages(), "block_table");
+  plan.add(num_keys, sequences, "num_keys");
+  plan.add(first_token, sequences + 1, "first_token");
+  const int64_t keys = limits.max_prefill_keys;
+  plan.add(key_slots, keys, "key_slots");
+  plan.add(first_key_row, sequences + 1, "first_key_row");
+  plan.add(first_key, sequences, "first_key");
+  plan.add(state_rows, rows, "state_rows");
+  plan.add(head_rows, head_rows_len, "head_rows");
+  plan.add(rotations, limits.num_rotations(config) * config.qk_rope_head_dim, "rotations");
+
+  const int64_t shared_dim = padded(config.shared_intermediate_size());
+  const int64_t dense_dim = std::max(padded(config.intermediate_size), shared_dim);
+  const int64_t widest = std::max({hidden, q_lora, heads * config.v_head_dim, dense_dim});
+  plan.add(x, rows * hidden, "x");
+  plan.add(residual, rows * hidden, "residual");
+  plan.add(normed, rows * 2 * hidden, "normed");
+  if (config.quantization) {
+    plan.add(codes, std::max(rows * widest, keys * config.kv_lora_rank), "codes");
+    plan.add(scales, std::max(rows * blocks_of(widest), keys * blocks_of(config.kv_lora_rank)), "scales");
+  }
+  plan.add(q_a, rows * q_lora, "q_a");
+  plan.add(q_a_norm, rows * q_lora, "q_a_norm");
+  plan.add(q, rows * heads * config.qk_head_dim(), "q");
+  plan.add(kv_a, rows * config.latent_dim(), "kv_a");
+  plan.add(q_rope, rows * heads * config.qk_rope_head_dim, "q_rope");
+  plan.add(q_latent, rows * heads * config.kv_lora_rank, "q_latent");
+  plan.add(o_latent, rows * heads * config.kv_lora_rank, "o_latent");
+  plan.add(lse, rows * heads, "lse");
+  plan.add(context, rows * heads * config.v_head_dim, "context");
+  plan.add(key_latent, keys * config.kv_lora_rank, "key_latent");
+  plan.add(key_rope, keys * config.qk_rope_head_dim, "key_rope");
+  plan.add(kv, keys * heads * (config.qk_nope_head_dim + config.v_head_dim), "kv");
+  const int64_t partial_rows = limits.max_splits() * heads * sequences * limits.max_decode_rows;
+  plan.add(first_split, sequences + 1, "first_split");
+  plan.add(split_sequence, sequences * limits.max_splits(), "split_sequence");
+  plan.add(partial_o, partial_rows * config.kv_lora_rank, "partial_o");
+  plan.add(partial_stats, partial_rows * 2, "partial_stats");
+
+  plan.add(gate_up, rows * 2 * dense_dim, "gate_up");
+  plan.add(act, rows * dense_dim, "act");
+  if (const int64_t experts = config.n_routed_experts; experts > 0) {
+    const int64_t dim = padded(config.moe_intermediate_size);
+    const int64_t k = config.num_experts_per_tok;
+    plan.add(shared, rows * hidden, "shared");
+    plan.add(router_logits, rows * experts, "router_logits");
+    plan.add(router_scores, rows * experts, "router_scores");
+    plan.add(group_ids, rows * config.topk_group, "group_ids");
+    plan.add(topk_ids, rows * k, "topk_ids");
+    plan.add(topk_weights, rows * k, "topk_weights");
+    plan.add(token_of_row, experts * rows, "token_of_row");
+    plan.add(num_valid, experts, "num_valid");
+    plan.add(row_of_slot, rows * k, "row_of_slot");
+    plan.add(expert_gate_up, experts * rows * 2 * dim, "expert_gate_up");
+    plan.add(expert_act, experts * rows * dim, "expert_act");
+    if (config.quantization) {
+      plan.add(expert_codes, experts * rows * dim, "expert_codes");
+      plan.add(expert_scales, experts * rows * blocks_of(dim), "expert_scales");
+    }
+    plan.add(expert_rows, experts * rows * hidden, "expert_rows");
+  }
+
+  const auto reserve_splits = [&](int64_t out_dim, int64_t in_dim) {
+    if (const int splits = num_splits_of(out_dim, in_dim, 1); splits > 1) {
+      const int64_t most = std::max({rows, head_rows_len, keys});
+      partial_len = std::max(partial_len, splits * most * out_dim);
+      // A step of fewer rows may be cut into smaller tiles, of 16 rows at least.
+      arrivals_len =
+          std::max(arrivals_len, (out_dim + emulated::kLinearRows - 1) / emulated::kLinearRows * ((most + 15) / 16));
+    }
+  };
+  reserve_splits(q_lora, hidden);
+  reserve_splits(heads * config.qk_head_dim(), q_lora > 0 ? q_lora : hidden);
+  reserve_splits(config.latent_dim(), hidden);
+  reserve_splits(heads * (config.qk_nope_head_dim + config.v_head_dim), config.kv_lora_rank);
+  reserve_splits(hidden, heads * config.v_head_dim);
+  reserve_splits(2 * padded(config.intermediate_size), hidden);
+  reserve_splits(hidden, padded(config.intermediate_size));
+  reserve_splits(2 * shared_dim, hidden);
+  reserve_splits(hidden, shared_dim);
+  reserve_splits(config.n_routed_experts, hidden);
+  reserve_splits(hidden, 2 * hidden);
+  reserve_splits(config.vocab_size, hidden);
+  plan.add(partial_sums, partial_len, "partial_sums");
+  plan.add(arrivals, arrivals_len, "arrivals");
+
+  plan.add(main_state, rows * hidden, "main_state");
+  plan.add(mtp_state, rows * hidden, "mtp_state");
+  plan.add(gathered, std::max(rows, head_rows_len) * hidden, "gathered");
+  plan.add(logits, head_rows_len * config.vocab_size, "logits");
+  plan.add(sampler_rows, head_rows_len, "sampler_rows");
+  plan.add(is_in_prompt, head_rows_len * config.vocab_size, "is_in_prompt");
+  plan.add(num_generated, head_rows_len * config.vocab_size, "num_generated");
+  plan.add(sampler_weights, head_rows_len * config.vocab_size, "sampler_weights");
+  plan.add(sampled, head_rows_len, "sampled");
+}
+
+}  // namespace gpu

@@ -1,0 +1,115 @@
+// Device memory of a step: its inputs, every intermediate value, its results. Made once for the largest step.
+#pragma once
+
+#include <cstdint>
+
+#include "gpu/engine/memory_plan.hpp"
+#include "gpu/kernels/sampler.cuh"
+#include "gpu/portable/types.hpp"
+#include "model/config.hpp"
+
+namespace gpu {
+
+// How large a step may be.
+struct StepLimits {
+  int64_t max_rows = 0;  // new tokens of all sequences
+  int64_t max_sequences = 0;
+  int64_t max_len = 0;           // positions of a sequence, cached and new
+  int64_t max_decode_rows = 1;   // new tokens of a sequence that decodes: one and its drafts
+  int64_t max_head_rows = 0;     // rows whose logits are wanted
+  int64_t max_prefill_keys = 0;  // positions of all sequences that prefill in one step, cached and new
+  int pages_per_split = 16;      // attention; a sequence of up to 16 pages is one split (docs/gpu.md)
+
+  [[nodiscard]] int64_t max_pages() const;   // of a sequence
+  [[nodiscard]] int64_t max_splits() const;  // of a sequence
+  // Positions that are rotated by: MTP layers are ahead of their rows.
+  [[nodiscard]] int64_t num_rotations(const model::ModelConfig& config) const {
+    return max_len + config.num_nextn_predict_layers;
+  }
+};
+
+// R rows, S sequences, H head rows, E experts, K experts of a token; sizes of the config as in device_weights.hpp.
+struct Workspace {
+  Workspace(const model::ModelConfig& config, const StepLimits& limits, MemoryPlan& plan);
+
+  // Inputs of a step.
+  int32_t* tokens = nullptr;         // [R]; -1: padding
+  int32_t* positions = nullptr;      // [R]; padding: 0
+  int64_t* slots = nullptr;          // [R]; padding: -1
+  int32_t* block_table = nullptr;    // [S, max_pages]
+  int32_t* num_keys = nullptr;       // [S]; padding: 0
+  int32_t* first_token = nullptr;    // [S + 1]
+  int64_t* key_slots = nullptr;      // [max_prefill_keys]: of all positions of the sequences that prefill
+  int32_t* first_key_row = nullptr;  // [S + 1]: a prefilling sequence's rows among them
+  int32_t* first_key = nullptr;      // [S]: 0, where they begin
+  int32_t* state_rows = nullptr;     // [R]: rows of the state that an MTP layer reads; padding: -1
+  int32_t* head_rows = nullptr;      // [H]: rows whose logits are wanted; padding: -1
+  float* rotations = nullptr;        // [num_rotations, rope / 2, 2]
+
+  // The residual stream: the layer's input is x + residual. x: embedding, o_proj or ffn.
+  bf16* x = nullptr;         // [R, hidden]
+  bf16* residual = nullptr;  // [R, hidden]
+  bf16* normed = nullptr;    // [R, 2 * hidden]: MTP layers norm two states side by side
+  // Quantised input of the next linear.
+  fp8_e4m3* codes = nullptr;  // [R, widest input] or [max_prefill_keys, kv_lora]
+  float* scales = nullptr;    // [ceil(input / 128), rows]
+
+  bf16* q_a = nullptr;                // [R, q_lora]
+  bf16* q_a_norm = nullptr;           // [R, q_lora]
+  bf16* q = nullptr;                  // [R, heads, nope + rope]
+  bf16* kv_a = nullptr;               // [R, kv_lora + rope]
+  bf16* q_rope = nullptr;             // [R, heads, rope]
+  bf16* q_latent = nullptr;           // [R, heads, kv_lora]
+  bf16* o_latent = nullptr;           // [R, heads, kv_lora]
+  float* lse = nullptr;               // [R, heads]
+  bf16* context = nullptr;            // [R, heads, v]
+  bf16* key_latent = nullptr;         // [max_prefill_keys, kv_lora]
+  bf16* key_rope = nullptr;           // [max_prefill_keys, rope]
+  bf16* kv = nullptr;                 // [max_prefill_keys, heads, nope + v]
+  int32_t* first_split = nullptr;     // [S + 1]
+  int32_t* split_sequence = nullptr;  // [S * max_splits]
+  float* partial_o = nullptr;         // as latent_attention wants it
+  float* partial_stats = nullptr;
+
+  bf16* gate_up = nullptr;  // [R, 2 * widest padded dim] of the dense MLP or the shared expert
+  bf16* act = nullptr;      // [R, widest padded dim]
+  bf16* shared = nullptr;   // [R, hidden]
+
+  float* router_logits = nullptr;    // [R, E]
+  float* router_scores = nullptr;    // [R, E]
+  int32_t* group_ids = nullptr;      // [R, kept groups]
+  int32_t* topk_ids = nullptr;       // [R, K]
+  float* topk_weights = nullptr;     // [R, K]
+  int32_t* token_of_row = nullptr;   // [E, rows]
+  int32_t* num_valid = nullptr;      // [E]
+  int32_t* row_of_slot = nullptr;    // [R, K]
+  bf16* expert_gate_up = nullptr;    // [E, rows, 2 * padded dim]
+  bf16* expert_act = nullptr;        // [E, rows, padded dim]
+  fp8_e4m3* expert_codes = nullptr;  // [E, rows, padded dim]
+  float* expert_scales = nullptr;    // [E, padded dim / 128, rows]
+  bf16* expert_rows = nullptr;       // [E, rows, hidden]
+
+  float* partial_sums = nullptr;  // of linears whose K is split
+  int32_t* arrivals = nullptr;    // zero between launches
+
+  // Results.
+  bf16* main_state = nullptr;  // [R, hidden]: final_norm
+  bf16* mtp_state = nullptr;   // [R, hidden]: mtp.k.norm of the MTP layer that ran last
+  bf16* gathered = nullptr;    // [R, hidden]
+  float* logits = nullptr;     // [H, vocab]
+
+  SamplerRow* sampler_rows = nullptr;  // [H]
+  uint8_t* is_in_prompt = nullptr;     // [H, vocab]
+  int32_t* num_generated = nullptr;    // [H, vocab]
+  double* sampler_weights = nullptr;   // [H, vocab]
+  int32_t* sampled = nullptr;          // [H]
+
+  int64_t partial_len = 0;   // of partial_sums
+  int64_t arrivals_len = 0;  // of arrivals
+};
+
+// Into how many parts the kernels cut K of a linear: by its shape alone, so that a token's bits do not depend on the batch. Enough for a
+// tile for each of a Hopper's 132 multiprocessors, none shorter than 1024.
+int num_splits_of(int64_t out_dim, int64_t in_dim, int num_groups);
+
+}  // namespace gpu

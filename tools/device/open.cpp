@@ -1,0 +1,49 @@
+#include "tools/device/open.hpp"
+
+#include <charconv>
+
+#include "model/check.hpp"
+
+namespace tools {
+namespace {
+
+constexpr std::string_view kRandom = "random:";
+
+gpu::emulation::Order order_of(const std::string& text) {
+  using gpu::emulation::OrderKind;
+  if (text == "forward") {
+    return {.kind = OrderKind::kForward};
+  }
+  if (text == "reverse") {
+    return {.kind = OrderKind::kReverse};
+  }
+  gpu::emulation::Order order{.kind = OrderKind::kRandom};
+  if (text.starts_with(kRandom)) {
+    const char* const begin = text.data() + kRandom.size();
+    const char* const end = text.data() + text.size();
+    const auto [rest, error] = std::from_chars(begin, end, order.seed);
+    if (error == std::errc() && rest == end) {
+      return order;
+    }
+  }
+  model::throw_input_error("--order {}: expected forward, reverse or random:SEED", text);
+}
+
+}  // namespace
+
+bool has_cuda_device() {
+  return false;  // no back end of the engine is compiled for a GPU yet
+}
+
+std::unique_ptr<gpu::Backend> open_device(const DeviceFlags& flags, int num_threads) {
+  if (flags.device == "cuda") {
+    model::throw_input_error(
+        "--device cuda: this program has no GPU back end yet; --device emulated runs the same kernels");
+  }
+  const gpu::emulation::Options options{.order = order_of(flags.order),
+                                        .num_os_threads = flags.races ? 1 : num_threads,
+                                        .memory_bytes = int64_t{64} << 30};
+  return flags.races ? gpu::make_checked_backend(options) : gpu::make_emulated_backend(options);
+}
+
+}  // namespace tools

@@ -1,0 +1,22 @@
+// The devices that --device names, and how an emulated one behaves.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "gpu/engine/backend.hpp"
+
+namespace tools {
+
+struct DeviceFlags {
+  std::string device;             // emulated, cuda
+  std::string order = "forward";  // of an emulated device: forward, reverse, random:SEED
+  bool races = false;             // an emulated device checks every access
+};
+
+// Throws InputError for an order or a device that is not there.
+std::unique_ptr<gpu::Backend> open_device(const DeviceFlags& flags, int num_threads);
+// Is there a GPU that this program can use?
+bool has_cuda_device();
+
+}  // namespace tools

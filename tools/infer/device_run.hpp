@@ -1,0 +1,30 @@
+// Generation on a device's engine in place of the reference, for the same requests.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "model/weight_source.hpp"
+#include "reference/generate/generator.hpp"
+#include "tools/infer/flags.hpp"
+#include "tools/infer/op_trace.hpp"
+
+namespace tools {
+
+struct DeviceResult {
+  std::vector<reference::FinishReason> reasons;
+  reference::GenerationStats stats;
+};
+
+// Throws InputError for options that the engine does not have, before anything is loaded.
+void check_device_flags(const InferFlags& flags, const model::ModelConfig& config);
+
+// `probe` and `trace` may be null.
+DeviceResult run_on_device(const InferFlags& flags,
+                           const model::WeightSource& weights,
+                           const std::vector<reference::Request>& requests,
+                           const reference::Generator::OnToken& on_token,
+                           reference::StepProbe* probe,
+                           OpTrace* trace);
+
+}  // namespace tools
