@@ -112,11 +112,11 @@ model::TensorView query_latent(const OpCall& call) {
       const bool exact = kv_b.read(WeightForm::kBf16, head * head_rows + k, 0, row);
       has_exact_products = has_exact_products && exact;
     }
-    const auto read = [&](int64_t first, int64_t num_columns, int64_t block, int64_t len, Panel& panel) {
+    const auto read = [&](const PanelPlace& place, const PanelPlace&, Panel& panel) {
       panel.has_exact_products = has_exact_products;
-      for (int64_t k = 0; k < len; ++k) {
-        const float* row = w_uk.data() + (block * simd::kPanelLen + k) * c.kv_lora_rank + first;
-        for (int64_t r = 0; r < num_columns; ++r) {
+      for (int64_t k = 0; k < place.len; ++k) {
+        const float* row = w_uk.data() + (place.block * simd::kPanelLen + k) * c.kv_lora_rank + place.first_row;
+        for (int64_t r = 0; r < place.num_rows; ++r) {
           panel.values[static_cast<size_t>(r * simd::kPanelLen + k)] = row[r];
         }
       }
@@ -125,7 +125,7 @@ model::TensorView query_latent(const OpCall& call) {
         blocked_rows(call.inputs[0], tokens, head * c.qk_head_dim(), heads * c.qk_head_dim(), c.qk_nope_head_dim);
     panel_product(q_nope,
                   c.kv_lora_rank,
-                  read,
+                  std::cref(read),
                   call.rules.association,
                   1,
                   y.data() + head * c.kv_lora_rank,
@@ -179,14 +179,20 @@ model::TensorView context_from_latent(const OpCall& call) {
   std::vector<float> y(static_cast<size_t>(model::num_elements(shape)));
   parallel_for(heads, call.num_threads, [&](int64_t head) {
     const int64_t first_v = head * head_rows + c.qk_nope_head_dim;
-    const auto read = [&](int64_t first, int64_t num_rows, int64_t block, int64_t len, Panel& panel) {
-      panel.has_exact_products = kv_b.read_panel(
-          WeightForm::kBf16, first_v + first, num_rows, block * simd::kPanelLen, len, panel.values.data());
+    const auto read = [&](PanelPlace place, PanelPlace next, Panel& panel) {
+      place.first_row += first_v;
+      next.first_row += first_v;
+      panel.has_exact_products = kv_b.read_panel(WeightForm::kBf16, place, next, panel.values.data());
     };
     const auto latent =
         blocked_rows(call.inputs[0], tokens, head * c.kv_lora_rank, heads * c.kv_lora_rank, c.kv_lora_rank);
-    panel_product(
-        latent, c.v_head_dim, read, call.rules.association, 1, y.data() + head * c.v_head_dim, heads * c.v_head_dim);
+    panel_product(latent,
+                  c.v_head_dim,
+                  std::cref(read),
+                  call.rules.association,
+                  1,
+                  y.data() + head * c.v_head_dim,
+                  heads * c.v_head_dim);
   });
   return store<float>(shape, std::move(y), model::DType::kBF16);
 }

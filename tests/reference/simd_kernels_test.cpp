@@ -13,6 +13,7 @@
 #include "reference/numerics/bf16.hpp"
 #include "reference/numerics/fp8.hpp"
 #include "reference/numerics/functions.hpp"
+#include "tests/reference/written_order.hpp"
 
 namespace reference::simd {
 namespace {
@@ -29,44 +30,6 @@ INSTANTIATE_TEST_SUITE_P(Levels, Kernel, testing::ValuesIn(supported_levels()), 
   return std::string(level_name(instance.param));
 });
 
-// All NaN are one here: which of several comes out of a sum is not defined.
-uint32_t bits(float x) {
-  return std::isnan(x) ? 0x7FC00000 : std::bit_cast<uint32_t>(x);
-}
-
-// Lehmer's generator, Park and Miller 1988.
-class Numbers {
- public:
-  explicit Numbers(uint64_t seed) : state_(seed) {}
-  uint32_t next() {
-    state_ = state_ * 48271 % 2147483647;
-    return static_cast<uint32_t>(state_);
-  }
-  // Of very different size, so that nearly every other order of a sum ends in other bits.
-  float scattered() {
-    const float magnitude = static_cast<float>(next()) / static_cast<float>(uint64_t{1} << (next() % 40));
-    return next() % 3 == 0 ? -magnitude : magnitude;
-  }
-
- private:
-  uint64_t state_;
-};
-
-// docs/numerics.md, section 2, one operation a line, for one block.
-float restated_block_dot(const float* a, const float* b, int64_t len) {
-  float lane[16] = {};
-  for (int64_t k = 0; k < len; ++k) {
-    const float product = a[k] * b[k];
-    lane[k % 16] = lane[k % 16] + product;
-  }
-  for (int distance = 8; distance > 0; distance /= 2) {
-    for (int i = 0; i < distance; ++i) {
-      lane[i] = lane[i] + lane[i + distance];
-    }
-  }
-  return lane[0];
-}
-
 enum class Scales { kNone, kTogether, kActivationFirst };
 
 // Operands of one block and what has to come out.
@@ -76,7 +39,7 @@ struct Block {
   std::vector<float> x;
   std::vector<float> w;
   std::vector<float> x_scales;
-  std::vector<float> w_scales;
+  float w_scale = 0;
   std::vector<float> totals;
 
   template <typename MakeNumber>
@@ -94,9 +57,7 @@ struct Block {
     for (int64_t i = 0; i < rows; ++i) {
       x_scales.push_back(numbers.scattered());
     }
-    for (int64_t i = 0; i < kPanelRows; ++i) {
-      w_scales.push_back(numbers.scattered());
-    }
+    w_scale = numbers.scattered();
     for (int64_t i = 0; i < rows * kPanelRows; ++i) {
       totals.push_back(numbers.scattered());
     }
@@ -110,7 +71,7 @@ struct Block {
                        .num_steps = (len + 15) / 16,
                        .exact_products = exact_products,
                        .x_scales = scales == Scales::kNone ? nullptr : x_scales.data(),
-                       .w_scales = w_scales.data(),
+                       .w_scale = w_scale,
                        .scales_first = scales == Scales::kTogether,
                        .totals = result.data()});
     return result;
@@ -119,10 +80,9 @@ struct Block {
   [[nodiscard]] float expected(int64_t m, int64_t r, Scales scales) const {
     const float dot = restated_block_dot(x.data() + m * kPanelLen, w.data() + r * kPanelLen, len);
     const float sx = x_scales[static_cast<size_t>(m)];
-    const float sw = w_scales[static_cast<size_t>(r)];
     const float scaled = scales == Scales::kNone       ? dot
-                         : scales == Scales::kTogether ? dot * (sx * sw)
-                                                       : (dot * sx) * sw;
+                         : scales == Scales::kTogether ? dot * (sx * w_scale)
+                                                       : (dot * sx) * w_scale;
     return totals[static_cast<size_t>(m * kPanelRows + r)] + scaled;
   }
 
