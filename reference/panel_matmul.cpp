@@ -96,17 +96,19 @@ void multiply_stored(const Product& product, const WeightMatrix& weight) {
   const BlockedRows& x = product.x;
   parallel_for((product.out_dim + kPanelRows - 1) / kPanelRows, product.num_threads, [&](int64_t p) {
     const int64_t first = p * kPanelRows;
-    std::array<float, simd::kFewTokens * kPanelRows> totals{};
+    std::array<float, simd::kFewTokens * kPanelRows> totals;
     int64_t b = 0;
     if (first + kPanelRows <= product.out_dim) {
-      weight.add_products(first,
-                          {.x = x.block(0),
-                           .num_rows = x.num_rows(),
-                           .exact_products = x.has_exact_products(),
-                           .x_scales = x.scales(0),
-                           .scales_first = product.scales_first(),
-                           .totals = totals.data()});
+      simd::StoredProducts products{.x = x.block(0),
+                                    .num_rows = x.num_rows(),
+                                    .exact_products = x.has_exact_products(),
+                                    .x_scales = x.scales(0),
+                                    .scales_first = product.scales_first(),
+                                    .totals = totals.data()};
+      weight.add_products(first, products);
       b = weight.in_dim() / kBlockLen;
+    } else {
+      totals.fill(0);
     }
     for (; b < x.num_blocks(); ++b) {
       product.add(product.place(first, b), product.place(first, b), totals.data());

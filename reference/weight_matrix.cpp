@@ -88,7 +88,7 @@ std::span<const float> WeightMatrix::scales_of_row(int64_t row) const {
   return decoded;
 }
 
-void WeightMatrix::add_products(int64_t first_row, simd::StoredProducts products) const {
+void WeightMatrix::add_products(int64_t first_row, simd::StoredProducts& products) const {
   CHECK(first_row >= 0 && first_row + simd::kPanelRows <= out_dim_);
   const bool has_next = first_row + 2 * simd::kPanelRows <= out_dim_;
   products.num_blocks = in_dim_ / kBlockLen;
@@ -103,6 +103,36 @@ void WeightMatrix::add_products(int64_t first_row, simd::StoredProducts products
   }
 }
 
+bool WeightMatrix::read_rows(WeightForm form,
+                             int64_t first_row,
+                             int64_t num_rows,
+                             int64_t first,
+                             int64_t len,
+                             float* out,
+                             int64_t out_stride) const {
+  CHECK(first_row >= 0 && first_row + num_rows <= out_dim_ && first >= 0 && first + len <= in_dim_);
+  CHECK_EQ(first / kBlockLen, (first + len - 1) / kBlockLen);
+  bool all_exact = true;
+  for (int64_t r = 0; r < num_rows;) {
+    const int64_t row = first_row + r;
+    const int64_t count =
+        is_fp8() && form == WeightForm::kBf16 ? std::min(num_rows - r, kBlockLen - row % kBlockLen) : 1;
+    float* place = out + r * out_stride;
+    const bool exact =
+        count > 1
+            ? simd::kernels().dequantize_e4m3(
+                  {.codes = codes_at(row, first), .stride = in_dim_, .num_rows = count, .next = codes_at(row, first)},
+                  len,
+                  scale(row, first / kBlockLen),
+                  place,
+                  out_stride)
+            : read(form, row, first, std::span<float>(place, static_cast<size_t>(len)));
+    all_exact = all_exact && exact;
+    r += count;
+  }
+  return all_exact;
+}
+
 bool WeightMatrix::read_panel(WeightForm form, const PanelPlace& place, const PanelPlace& next, float* out) const {
   const int64_t first = place.block * kBlockLen;
   CHECK(place.first_row >= 0 && place.first_row + place.num_rows <= out_dim_ && first + place.len <= in_dim_);
@@ -113,13 +143,7 @@ bool WeightMatrix::read_panel(WeightForm form, const PanelPlace& place, const Pa
     simd::kernels().decode_e4m3_panel(stored(place, next), place.len, out);
     return true;
   }
-  bool all_exact = true;
-  for (int64_t r = 0; r < place.num_rows; ++r) {
-    const std::span<float> row(out + r * simd::kPanelLen, static_cast<size_t>(place.len));
-    const bool exact = read(form, place.first_row + r, first, row);
-    all_exact = all_exact && exact;
-  }
-  return all_exact;
+  return read_rows(form, place.first_row, place.num_rows, first, place.len, out, simd::kPanelLen);
 }
 
 void WeightMatrix::code_row(int64_t row, std::span<float> out) const {

@@ -41,13 +41,21 @@ class WeightMatrix {
   // Elements [first, first + out.size()) of a row. True if they are all BF16 or E4M3 numbers whose products with others of the
   // kind fit a float (simd::kSmallestExact, kLargestExact).
   bool read(WeightForm form, int64_t row, int64_t first, std::span<float> out) const;
+  // read() of columns [first, first + len) of several rows, within one block of columns; row r to out + r * out_stride.
+  bool read_rows(WeightForm form,
+                 int64_t first_row,
+                 int64_t num_rows,
+                 int64_t first,
+                 int64_t len,
+                 float* out,
+                 int64_t out_stride) const;
   // Row r of the place to out + r * simd::kPanelLen. `next` is what will be read some time later, if this matrix has it.
   bool read_panel(WeightForm form, const PanelPlace& place, const PanelPlace& next, float* out) const;
   // True if the numbers of `form` are the stored codes, so that add_products() takes them.
   [[nodiscard]] bool stores(WeightForm form) const;
   // The products of few rows of x with rows [first_row, first_row + 8), over the whole blocks: simd::Kernels::add_e4m3_rows or
-  // add_bf16_rows. What is known of the weights is filled in here.
-  void add_products(int64_t first_row, simd::StoredProducts products) const;
+  // add_bf16_rows. What `products` says of the weights is filled in here.
+  void add_products(int64_t first_row, simd::StoredProducts& products) const;
   // Whole rows. [in]
   void code_row(int64_t row, std::span<float> out) const;
   void row(int64_t row, std::span<float> out) const;

@@ -45,34 +45,51 @@ struct Bf16Range {
   }
 };
 
-inline void decode_codes(const uint8_t* codes, float* out) {
+using Bits = uint32_t __attribute__((vector_size(sizeof(Vec))));
+
+// What becomes of a number between its decoding and its place.
+struct AsItIs {
+  [[nodiscard]] Vec operator()(Vec number) const { return number; }
+};
+// BF16(number * scale), for results that are neither NaN nor beyond the largest number.
+struct ScaledToBf16 {
+  float scale;
+  [[nodiscard]] Vec operator()(Vec number) const {
+    const Bits bits = (Bits)(number * scale);
+    return (Vec)((bits + 0x7FFF + ((bits >> 16) & 1)) & 0xFFFF0000);
+  }
+};
+
+template <typename Convert>
+inline void decode_codes(const uint8_t* codes, float* out, const Convert& convert) {
   alignas(64) Wide wide[kNumBytes];
   widen_e4m3(codes, wide);
   for (int i = 0; i < kNumBytes; i += kVecLen) {
-    store(out + i, load_wide(wide + i) * kWideFactor);
+    store(out + i, convert(load_wide(wide + i) * kWideFactor));
   }
 }
-inline void decode_codes(const uint16_t* codes, float* out) {
+template <typename Convert>
+inline void decode_codes(const uint16_t* codes, float* out, const Convert& convert) {
   for (int i = 0; i < kNumBytes / 2; i += kVecLen) {
-    store(out + i, load_bf16(codes + i));
+    store(out + i, convert(load_bf16(codes + i)));
   }
 }
 
 // Codes [len] of one row to `out`, seen by `range`. The last ones are padded with 0, which changes no range.
-template <typename Code, typename Range>
-inline void decode_row(const Code* codes, int64_t len, float* out, Range& range) {
+template <typename Code, typename Range, typename Convert = AsItIs>
+inline void decode_row(const Code* codes, int64_t len, float* out, Range& range, const Convert& convert = {}) {
   constexpr auto kNumCodes = static_cast<int64_t>(kNumBytes / sizeof(Code));
   const int64_t whole_len = len - len % kNumCodes;
   for (int64_t i = 0; i < whole_len; i += kNumCodes) {
     range.see(codes + i);
-    decode_codes(codes + i, out + i);
+    decode_codes(codes + i, out + i, convert);
   }
   if (whole_len < len) {
     Code last_codes[kNumCodes] = {};
     float last[kNumCodes];
     __builtin_memcpy(last_codes, codes + whole_len, static_cast<size_t>(len - whole_len) * sizeof(Code));
     range.see(last_codes);
-    decode_codes(last_codes, last);
+    decode_codes(last_codes, last, convert);
     __builtin_memcpy(out + whole_len, last, static_cast<size_t>(len - whole_len) * sizeof(float));
   }
 }

@@ -38,6 +38,7 @@ constexpr Kernels table_of(Level level) {
           .decode_bf16 = decode_bf16,
           .encode_bf16 = encode_bf16,
           .scale_to_bf16 = scale_to_bf16,
+          .dequantize_e4m3 = dequantize_e4m3,
           .is_bf16 = is_bf16,
           .largest_magnitude = largest_magnitude,
           .quotients_to_e4m3 = quotients_to_e4m3,

@@ -49,7 +49,7 @@ struct StoredProducts {
   const float* x_scales = nullptr;  // [num_blocks, num_rows], or null: no scales
   const float* w_scales = nullptr;  // [num_blocks]
   bool scales_first = true;         // as of BlockProducts, like the next
-  float* totals = nullptr;          // [num_rows, kPanelRows]
+  float* totals = nullptr;          // [num_rows, kPanelRows], written
 };
 
 // The product of two BF16 numbers has 16 bits. Between these two it neither overflows nor loses any of them, so that it fits a float
@@ -60,7 +60,7 @@ inline constexpr float kLargestExact = 0x1p60f;
 struct Kernels {
   Level level;
   void (*add_block)(const BlockProducts& products);
-  // add_block for each block, ascending.
+  // add_block for each block, ascending, from totals of 0.
   void (*add_e4m3_rows)(const StoredProducts& products);
   void (*add_bf16_rows)(const StoredProducts& products);
   // out[r] = x . row r, in the order of dot_in_order. Row r: [len] at rows + r * stride.
@@ -79,6 +79,8 @@ struct Kernels {
   void (*encode_bf16)(const float* values, int64_t len, uint16_t* codes);
   // values = BF16(values * scale). The same answer as of decode_bf16.
   bool (*scale_to_bf16)(float* values, int64_t len, float scale);
+  // BF16(code * scale) of the first `len` columns, row r to out + r * out_stride; any number of rows. The same answer.
+  bool (*dequantize_e4m3)(const StoredPanel& weights, int64_t len, float scale, float* out, int64_t out_stride);
   // Whether every value is a BF16 number and 0 or in that range.
   bool (*is_bf16)(const float* values, int64_t len);
   // Largest magnitude; the first NaN if there is one.

@@ -40,44 +40,61 @@ void dots(const float* x, const float* rows, int64_t stride, int64_t num_rows, i
   }
 }
 
-// out[j] += one block's dot of `weights` with column j, for kColumns columns: every lane stays in registers while its rows are added.
-template <int kColumns>
+// out[j] += one block's dot of `weights` with column j, for kNumVecs vectors of columns, or a single column with Number = float:
+// every lane stays in registers while its rows are added.
+template <typename Number, int kNumVecs>
 inline void add_weighted_columns(
     const float* weights, int64_t num_rows, const float* rows, int64_t stride, float* out) {
-  float lanes[16][kColumns];
+  constexpr int64_t kLen = sizeof(Number) / sizeof(float);
+  Number lanes[16][kNumVecs];
   for (int64_t lane = 0; lane < 16; ++lane) {
-    float sums[kColumns] = {};
+    Number sums[kNumVecs] = {};
     for (int64_t i = lane; i < num_rows; i += 16) {
-      for (int j = 0; j < kColumns; ++j) {
-        sums[j] += weights[i] * rows[i * stride + j];
+#pragma GCC unroll 8
+      for (int j = 0; j < kNumVecs; ++j) {
+        Number row;
+        __builtin_memcpy(&row, rows + i * stride + j * kLen, sizeof(row));
+        sums[j] += weights[i] * row;
       }
     }
-    __builtin_memcpy(lanes[lane], sums, sizeof(sums));
+#pragma GCC unroll 8
+    for (int j = 0; j < kNumVecs; ++j) {
+      lanes[lane][j] = sums[j];
+    }
   }
   for (int distance = 8; distance > 0; distance /= 2) {
     for (int lane = 0; lane < distance; ++lane) {
-      for (int j = 0; j < kColumns; ++j) {
+#pragma GCC unroll 8
+      for (int j = 0; j < kNumVecs; ++j) {
         lanes[lane][j] += lanes[lane + distance][j];
       }
     }
   }
-  for (int j = 0; j < kColumns; ++j) {
-    out[j] += lanes[0][j];
+#pragma GCC unroll 8
+  for (int j = 0; j < kNumVecs; ++j) {
+    Number total;
+    __builtin_memcpy(&total, out + j * kLen, sizeof(total));
+    total += lanes[0][j];
+    __builtin_memcpy(out + j * kLen, &total, sizeof(total));
   }
 }
 
 void weighted_rows(const float* weights, int64_t num_rows, const float* rows, int64_t stride, int64_t len, float* out) {
-  constexpr int kColumns = 4 * kVecLen;
+  constexpr int kNumVecs = 8;
+  constexpr int kColumns = kNumVecs * kVecLen;
   __builtin_memset(out, 0, static_cast<size_t>(len) * sizeof(float));
   for (int64_t begin = 0; begin < num_rows; begin += kPanelLen) {
     const int64_t count = num_rows - begin < kPanelLen ? num_rows - begin : kPanelLen;
     const float* block = rows + begin * stride;
     int64_t j = 0;
     for (; j + kColumns <= len; j += kColumns) {
-      add_weighted_columns<kColumns>(weights + begin, count, block + j, stride, out + j);
+      add_weighted_columns<Vec, kNumVecs>(weights + begin, count, block + j, stride, out + j);
+    }
+    for (; j + kVecLen <= len; j += kVecLen) {
+      add_weighted_columns<Vec, 1>(weights + begin, count, block + j, stride, out + j);
     }
     for (; j < len; ++j) {
-      add_weighted_columns<1>(weights + begin, count, block + j, stride, out + j);
+      add_weighted_columns<float, 1>(weights + begin, count, block + j, stride, out + j);
     }
   }
 }

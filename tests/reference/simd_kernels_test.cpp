@@ -205,6 +205,35 @@ TEST_P(Kernel, DecodesEveryE4m3Code) {
   }
 }
 
+// Scales at both ends of the range in which no result needs a look of its own, and beyond.
+TEST_P(Kernel, DequantisesEveryE4m3Code_WithAnyScale) {
+  constexpr int64_t kLen = 127;  // of 263: rows of every remainder
+  constexpr int64_t kOutStride = 130;
+  for (const bool has_nan : {false, true}) {
+    std::vector<uint8_t> codes;
+    for (int i = 0; i < 2 * 263; ++i) {
+      codes.push_back(static_cast<uint8_t>(!has_nan && i % 128 == 127 ? 0 : i));
+    }
+    for (const float scale :
+         {0.3f, 0x1.3p-7f, 0x1p-50f, 0x1p50f, 0x1.3p-51f, 0x1.3p50f, 0x1.7p-127f, 0x1p125f, 0.0f, -0.7f, kInf, kNaN}) {
+      std::vector<float> out(4 * kOutStride, -5.0f);
+      const StoredPanel stored{.codes = codes.data(), .stride = 131, .num_rows = 4, .next = codes.data()};
+      const bool has_exact_products = kernels().dequantize_e4m3(stored, kLen, scale, out.data(), kOutStride);
+      bool all_exact = true;
+      for (int64_t r = 0; r < 4; ++r) {
+        for (int64_t i = 0; i < kOutStride; ++i) {
+          const float got = out[static_cast<size_t>(r * kOutStride + i)];
+          const float code = model::decode_f8_e4m3(codes[static_cast<size_t>(r * 131 + i)]);
+          const float expected = i < kLen ? round_to_bf16(code * scale) : -5.0f;
+          ASSERT_EQ(bits(got), bits(expected)) << code << " * " << scale;
+          all_exact = all_exact && (got == 0 || (std::abs(got) >= kSmallestExact && std::abs(got) < kLargestExact));
+        }
+      }
+      EXPECT_EQ(has_exact_products, all_exact) << scale;
+    }
+  }
+}
+
 TEST_P(Kernel, DecodesEveryBf16Code_AndSaysWhichHaveExactProducts) {
   for (uint32_t code = 0; code < 65536; ++code) {
     const auto stored = static_cast<uint16_t>(code);
