@@ -13,11 +13,109 @@ using simd::kPanelLen;
 using simd::kPanelRows;
 static_assert(kPanelLen == kBlockLen && kBlockLen % kPanelRows == 0);
 
-// Weight rows that a thread takes at a time. Few rows of x: as many streams from memory as the hardware follows. Many: enough
-// panels that a block of x, once in the first cache, serves all of them.
-constexpr int64_t kFewRows = 4;
-constexpr int64_t kChunkOfFew = kPanelRows;
-constexpr int64_t kChunkOfMany = 8 * kPanelRows;
+// Weight rows that a thread takes at a time for many rows of x: enough panels that a block of x, once in the first cache, serves all
+// of them, while their sums fit the second one; and that every thread has some.
+int64_t rows_of_chunk(int64_t num_rows, int64_t out_dim, int num_threads) {
+  constexpr int64_t kNumSums = 32768;
+  constexpr int64_t kChunksOfThread = 4;
+  const int64_t fitting = std::clamp<int64_t>(kNumSums / num_rows, 8 * kPanelRows, 32 * kPanelRows);
+  const int64_t share = num_threads == 1 ? out_dim : out_dim / (kChunksOfThread * num_threads);
+  return std::max(std::min(fitting, share) / kPanelRows * kPanelRows, kPanelRows);
+}
+
+// A whole product: what is the same for all of its panels.
+struct Product {
+  const BlockedRows& x;
+  int64_t out_dim;
+  const ReadPanel& read;
+  ScaleAssociation association;
+  int num_threads;
+  float* y;
+  int64_t y_stride;
+
+  [[nodiscard]] bool scales_first() const { return association == ScaleAssociation::kScalesFirst; }
+
+  [[nodiscard]] PanelPlace place(int64_t first_row, int64_t block) const {
+    return {.first_row = first_row,
+            .num_rows = std::min(kPanelRows, out_dim - first_row),
+            .block = block,
+            .len = std::min<int64_t>(kBlockLen, x.len() - block * kBlockLen)};
+  }
+
+  // totals [num_rows, 8] += the products of a place.
+  void add(const PanelPlace& place, const PanelPlace& next, float* totals) const {
+    Panel panel;  // written whole by every read() but the ragged ones
+    if (!place.is_whole()) {
+      panel.values = {};
+    }
+    read(place, next, panel);
+    simd::kernels().add_block({.x = x.block(place.block),
+                               .num_rows = x.num_rows(),
+                               .panel = panel.values.data(),
+                               .num_steps = (place.len + kNumLanes - 1) / kNumLanes,
+                               .exact_products = x.has_exact_products() && panel.has_exact_products,
+                               .x_scales = x.scales(place.block),
+                               .w_scale = panel.scale,
+                               .scales_first = scales_first(),
+                               .totals = totals});
+  }
+
+  void put(int64_t first_row, const float* totals) const {
+    for (int64_t m = 0; m < x.num_rows(); ++m) {
+      std::copy_n(totals + m * kPanelRows, std::min(kPanelRows, out_dim - first_row), y + m * y_stride + first_row);
+    }
+  }
+};
+
+void multiply_in_chunks(const Product& product) {
+  const int64_t num_rows = product.x.num_rows();
+  const int64_t out_dim = product.out_dim;
+  const int64_t chunk_rows = rows_of_chunk(num_rows, out_dim, product.num_threads);
+  parallel_for((out_dim + chunk_rows - 1) / chunk_rows, product.num_threads, [&](int64_t chunk) {
+    const int64_t first = chunk * chunk_rows;
+    const int64_t num_panels = (std::min(chunk_rows, out_dim - first) + kPanelRows - 1) / kPanelRows;
+    thread_local std::vector<float>
+        totals;  // [num_panels, num_rows, kPanelRows]; kept, so that a product allocates nothing
+    totals.assign(static_cast<size_t>(num_panels * num_rows * kPanelRows), 0.0f);
+    for (int64_t b = 0; b < product.x.num_blocks(); ++b) {
+      for (int64_t p = 0; p < num_panels; ++p) {
+        const int64_t row = first + p * kPanelRows;
+        const bool goes_down = p + 1 < num_panels;
+        const PanelPlace next = product.place(goes_down ? row + kPanelRows : first, goes_down ? b : b + 1);
+        product.add(product.place(row, b), next, totals.data() + p * num_rows * kPanelRows);
+      }
+    }
+    for (int64_t p = 0; p < num_panels; ++p) {
+      product.put(first + p * kPanelRows, totals.data() + p * num_rows * kPanelRows);
+    }
+  });
+}
+
+// Few rows of x and stored weights: one panel after another, which is as many streams from memory as the hardware follows.
+void multiply_stored(const Product& product, const WeightMatrix& weight) {
+  const BlockedRows& x = product.x;
+  parallel_for((product.out_dim + kPanelRows - 1) / kPanelRows, product.num_threads, [&](int64_t p) {
+    const int64_t first = p * kPanelRows;
+    std::array<float, simd::kFewTokens * kPanelRows> totals;
+    int64_t b = 0;
+    if (first + kPanelRows <= product.out_dim) {
+      simd::StoredProducts products{.x = x.block(0),
+                                    .num_rows = x.num_rows(),
+                                    .exact_products = x.has_exact_products(),
+                                    .x_scales = x.scales(0),
+                                    .scales_first = product.scales_first(),
+                                    .totals = totals.data()};
+      weight.add_products(first, products);
+      b = weight.in_dim() / kBlockLen;
+    } else {
+      totals.fill(0);
+    }
+    for (; b < x.num_blocks(); ++b) {
+      product.add(product.place(first, b), product.place(first, b), totals.data());
+    }
+    product.put(first, totals.data());
+  });
+}
 
 }  // namespace
 
@@ -68,57 +166,24 @@ void panel_product(const BlockedRows& x,
                    int num_threads,
                    float* y,
                    int64_t y_stride) {
-  const int64_t num_rows = x.num_rows();
-  const int64_t chunk_rows = num_rows <= kFewRows ? kChunkOfFew : kChunkOfMany;
-  const auto& kernels = simd::kernels();
-  parallel_for((out_dim + chunk_rows - 1) / chunk_rows, num_threads, [&](int64_t chunk) {
-    const int64_t first = chunk * chunk_rows;
-    const int64_t last = std::min(first + chunk_rows, out_dim);
-    const int64_t num_panels = (last - first + kPanelRows - 1) / kPanelRows;
-    thread_local std::vector<float>
-        totals;  // [num_panels, num_rows, kPanelRows]; kept, so that a product allocates nothing
-    totals.assign(static_cast<size_t>(num_panels * num_rows * kPanelRows), 0.0f);
-    Panel panel;  // written whole by every read() but the ragged ones
-    for (int64_t b = 0; b < x.num_blocks(); ++b) {
-      const int64_t len = std::min<int64_t>(kBlockLen, x.len() - b * kBlockLen);
-      for (int64_t p = 0; p < num_panels; ++p) {
-        const int64_t first_row = first + p * kPanelRows;
-        const int64_t panel_rows = std::min(kPanelRows, out_dim - first_row);
-        if (len < kBlockLen || panel_rows < kPanelRows) {
-          panel = {};
-        }
-        read(first_row, panel_rows, b, len, panel);
-        kernels.add_block({.x = x.block(b),
-                           .num_rows = num_rows,
-                           .panel = panel.values.data(),
-                           .num_steps = (len + kNumLanes - 1) / kNumLanes,
-                           .exact_products = x.has_exact_products() && panel.has_exact_products,
-                           .x_scales = x.scales(b),
-                           .w_scales = panel.scales.data(),
-                           .scales_first = association == ScaleAssociation::kScalesFirst,
-                           .totals = totals.data() + p * num_rows * kPanelRows});
-      }
-    }
-    for (int64_t m = 0; m < num_rows; ++m) {
-      for (int64_t p = 0; p < num_panels; ++p) {
-        const int64_t n = first + p * kPanelRows;
-        std::copy_n(
-            totals.begin() + (p * num_rows + m) * kPanelRows, std::min(kPanelRows, last - n), y + m * y_stride + n);
-      }
-    }
-  });
+  multiply_in_chunks({x, out_dim, read, association, num_threads, y, y_stride});
 }
 
 std::vector<float> panel_matmul(
     const BlockedRows& x, const WeightMatrix& weight, WeightForm form, ScaleAssociation association, int num_threads) {
   CHECK_EQ(x.len(), weight.in_dim());
   std::vector<float> y(static_cast<size_t>(x.num_rows() * weight.out_dim()));
-  const auto read = [&](int64_t first_row, int64_t num_rows, int64_t block, int64_t len, Panel& panel) {
-    panel.has_exact_products =
-        weight.read_panel(form, first_row, num_rows, block * kPanelLen, len, panel.values.data());
-    panel.scales.fill(weight.scale(first_row, block));  // a panel never crosses a block of scales
+  const auto read = [&](const PanelPlace& place, const PanelPlace& next, Panel& panel) {
+    panel.has_exact_products = weight.read_panel(form, place, next, panel.values.data());
+    panel.scale = weight.scale(place.first_row, place.block);  // a panel never crosses a block of scales
   };
-  panel_product(x, weight.out_dim(), read, association, num_threads, y.data(), weight.out_dim());
+  const ReadPanel read_panel = std::cref(read);
+  const Product product{x, weight.out_dim(), read_panel, association, num_threads, y.data(), weight.out_dim()};
+  if (x.num_rows() <= simd::kFewTokens && weight.stores(form)) {
+    multiply_stored(product, weight);
+  } else {
+    multiply_in_chunks(product);
+  }
   return y;
 }
 

@@ -45,13 +45,14 @@ class BlockedRows {
 // Eight rows of one block of a weight, zero where the matrix has none.
 struct Panel {
   alignas(64) std::array<float, simd::kPanelRows * simd::kPanelLen> values;  // [8, 128]
-  std::array<float, simd::kPanelRows> scales;                                // of the rows in this block
-  bool has_exact_products;                                                   // as WeightMatrix::read says
+  float scale = 1;                                                           // of its codes
+  bool has_exact_products = false;                                           // as WeightMatrix::read says
 };
-// Fills rows [first_row, first_row + num_rows) of block `block`, of which the first `len` columns are there; the rest is zero already.
-using ReadPanel = std::function<void(int64_t first_row, int64_t num_rows, int64_t block, int64_t len, Panel& panel)>;
+// Fills the place of a Panel whose values are zero wherever it is not whole. `next` will be asked for some time later, and may lie beyond the matrix.
+using ReadPanel = std::function<void(const PanelPlace& place, const PanelPlace& next, Panel& panel)>;
 
 // y[m * y_stride + n] = x[m] . w[n] in the written order, n in [0, out_dim). Quantised rows: each block's dot times its two scales.
+// Whoever calls often hands over std::cref of a lambda, so that no memory is taken for it.
 void panel_product(const BlockedRows& x,
                    int64_t out_dim,
                    const ReadPanel& read,

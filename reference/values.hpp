@@ -13,30 +13,32 @@
 
 namespace reference {
 
-// All elements of a tensor. Exact whenever T can hold them (FP64 tensors only meet T = double).
+// Stored codes as numbers. Exact whenever T can hold them (FP64 only meets T = double). out: [number of codes]
+template <typename T>
+void load_codes(model::DType dtype, std::span<const std::byte> bytes, std::span<T> out) {
+  CHECK_EQ(bytes.size(), out.size() * static_cast<size_t>(model::dtype_bytes(dtype)));
+  switch (dtype) {
+    case model::DType::kBF16: {
+      const auto* codes = reinterpret_cast<const uint16_t*>(bytes.data());
+      if constexpr (std::is_same_v<T, float>) {
+        simd::kernels().decode_bf16(codes, static_cast<int64_t>(out.size()), out.data());
+      } else {
+        std::transform(codes, codes + out.size(), out.begin(), model::decode_bf16);
+      }
+      return;
+    }
+    case model::DType::kF32: std::copy_n(reinterpret_cast<const float*>(bytes.data()), out.size(), out.begin()); return;
+    default: break;
+  }
+  CHECK((dtype == model::DType::kF64 && std::is_same_v<T, double>));
+  std::copy_n(reinterpret_cast<const double*>(bytes.data()), out.size(), out.begin());
+}
+
+// All elements of a tensor.
 template <typename T>
 std::vector<T> load(const model::TensorView& tensor) {
   std::vector<T> values(static_cast<size_t>(tensor.size()));
-  switch (tensor.dtype) {
-    case model::DType::kBF16: {
-      const auto codes = tensor.codes<uint16_t>();
-      if constexpr (std::is_same_v<T, float>) {
-        simd::kernels().decode_bf16(codes.data(), static_cast<int64_t>(codes.size()), values.data());
-      } else {
-        std::transform(codes.begin(), codes.end(), values.begin(), model::decode_bf16);
-      }
-      return values;
-    }
-    case model::DType::kF32: {
-      const auto codes = tensor.codes<float>();
-      values.assign(codes.begin(), codes.end());
-      return values;
-    }
-    default: break;
-  }
-  CHECK((tensor.dtype == model::DType::kF64 && std::is_same_v<T, double>));
-  const auto codes = tensor.codes<double>();
-  values.assign(codes.begin(), codes.end());
+  load_codes<T>(tensor.dtype, tensor.bytes, values);
   return values;
 }
 

@@ -1,6 +1,7 @@
 #include "reference/weight_matrix.hpp"
 
 #include <algorithm>
+#include <vector>
 
 #include "reference/numerics/reduce.hpp"
 #include "reference/simd/kernels.hpp"
@@ -57,24 +58,92 @@ bool WeightMatrix::read(WeightForm form, int64_t row, int64_t first, std::span<f
   return all_exact;
 }
 
-bool WeightMatrix::read_panel(
-    WeightForm form, int64_t first_row, int64_t num_rows, int64_t first, int64_t len, float* out) const {
+const std::byte* WeightMatrix::codes_at(int64_t row, int64_t column) const {
+  return weight_.bytes.data() + (row * in_dim_ + column) * model::dtype_bytes(weight_.dtype);
+}
+
+simd::StoredPanel WeightMatrix::stored(const PanelPlace& place, const PanelPlace& next) const {
+  const PanelPlace& later = next.first_row + place.num_rows <= out_dim_ ? next : place;
+  return {.codes = codes_at(place.first_row, place.block * kBlockLen),
+          .stride = in_dim_,
+          .num_rows = place.num_rows,
+          .next = codes_at(later.first_row, later.block * kBlockLen)};
+}
+
+bool WeightMatrix::stores(WeightForm form) const {
+  return is_fp8() ? form == WeightForm::kCodes : weight_.dtype == model::DType::kBF16;
+}
+
+// Valid until the next call in the same thread.
+std::span<const float> WeightMatrix::scales_of_row(int64_t row) const {
+  const auto count = static_cast<size_t>(num_scale_columns_);
+  if (scale_.dtype == model::DType::kF32) {
+    return scale_.codes<float>().subspan(static_cast<size_t>(row / kBlockLen) * count, count);
+  }
+  thread_local std::vector<float> decoded;
+  decoded.resize(count);
+  for (size_t block = 0; block < count; ++block) {
+    decoded[block] = scale(row, static_cast<int64_t>(block));
+  }
+  return decoded;
+}
+
+void WeightMatrix::add_products(int64_t first_row, simd::StoredProducts& products) const {
+  CHECK(first_row >= 0 && first_row + simd::kPanelRows <= out_dim_);
+  const bool has_next = first_row + 2 * simd::kPanelRows <= out_dim_;
+  products.num_blocks = in_dim_ / kBlockLen;
+  products.codes = codes_at(first_row, 0);
+  products.stride = in_dim_;
+  products.next = codes_at(has_next ? first_row + simd::kPanelRows : first_row, 0);
+  if (is_fp8()) {
+    products.w_scales = scales_of_row(first_row).data();
+    simd::kernels().add_e4m3_rows(products);
+  } else {
+    simd::kernels().add_bf16_rows(products);
+  }
+}
+
+bool WeightMatrix::read_rows(WeightForm form,
+                             int64_t first_row,
+                             int64_t num_rows,
+                             int64_t first,
+                             int64_t len,
+                             float* out,
+                             int64_t out_stride) const {
   CHECK(first_row >= 0 && first_row + num_rows <= out_dim_ && first >= 0 && first + len <= in_dim_);
-  const std::byte* codes = weight_.bytes.data() + (first_row * in_dim_ + first) * model::dtype_bytes(weight_.dtype);
-  if (is_fp8() && form == WeightForm::kCodes) {
-    simd::kernels().decode_e4m3_panel(reinterpret_cast<const uint8_t*>(codes), in_dim_, num_rows, len, out);
-    return true;
-  }
-  if (weight_.dtype == model::DType::kBF16) {
-    return simd::kernels().decode_bf16_panel(reinterpret_cast<const uint16_t*>(codes), in_dim_, num_rows, len, out);
-  }
+  CHECK_EQ(first / kBlockLen, (first + len - 1) / kBlockLen);
   bool all_exact = true;
-  for (int64_t r = 0; r < num_rows; ++r) {
-    const std::span<float> row(out + r * simd::kPanelLen, static_cast<size_t>(len));
-    const bool exact = read(form, first_row + r, first, row);
+  for (int64_t r = 0; r < num_rows;) {
+    const int64_t row = first_row + r;
+    const int64_t count =
+        is_fp8() && form == WeightForm::kBf16 ? std::min(num_rows - r, kBlockLen - row % kBlockLen) : 1;
+    float* place = out + r * out_stride;
+    const bool exact =
+        count > 1
+            ? simd::kernels().dequantize_e4m3(
+                  {.codes = codes_at(row, first), .stride = in_dim_, .num_rows = count, .next = codes_at(row, first)},
+                  len,
+                  scale(row, first / kBlockLen),
+                  place,
+                  out_stride)
+            : read(form, row, first, std::span<float>(place, static_cast<size_t>(len)));
     all_exact = all_exact && exact;
+    r += count;
   }
   return all_exact;
+}
+
+bool WeightMatrix::read_panel(WeightForm form, const PanelPlace& place, const PanelPlace& next, float* out) const {
+  const int64_t first = place.block * kBlockLen;
+  CHECK(place.first_row >= 0 && place.first_row + place.num_rows <= out_dim_ && first + place.len <= in_dim_);
+  if (stores(form)) {
+    if (!is_fp8()) {
+      return simd::kernels().decode_bf16_panel(stored(place, next), place.len, out);
+    }
+    simd::kernels().decode_e4m3_panel(stored(place, next), place.len, out);
+    return true;
+  }
+  return read_rows(form, place.first_row, place.num_rows, first, place.len, out, simd::kPanelLen);
 }
 
 void WeightMatrix::code_row(int64_t row, std::span<float> out) const {

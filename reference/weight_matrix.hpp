@@ -7,6 +7,7 @@
 
 #include "model/tensor_view.hpp"
 #include "model/weight_source.hpp"
+#include "reference/simd/kernels.hpp"
 
 namespace reference {
 
@@ -15,6 +16,16 @@ enum class WeightForm {
   kCodes,   // the numbers of the codes, without scales
   kValues,  // FP32(code * scale): the weight as exact mode sees it
   kBf16,    // the same, rounded to BF16: DeepSeek's weight_dequant
+};
+
+// Up to eight rows of one block of 128 columns. Of a ragged last block only the first `len` columns are there.
+struct PanelPlace {
+  int64_t first_row = 0;
+  int64_t num_rows = 0;
+  int64_t block = 0;
+  int64_t len = 0;
+
+  [[nodiscard]] bool is_whole() const { return num_rows == simd::kPanelRows && len == simd::kPanelLen; }
 };
 
 // Weight [out, in]; for FP8 also scale [ceil(out/128), ceil(in/128)], FP32 or E8M0. Real value = FP32(code * scale).
@@ -30,8 +41,21 @@ class WeightMatrix {
   // Elements [first, first + out.size()) of a row. True if they are all BF16 or E4M3 numbers whose products with others of the
   // kind fit a float (simd::kSmallestExact, kLargestExact).
   bool read(WeightForm form, int64_t row, int64_t first, std::span<float> out) const;
-  // Columns [first, first + len) of num_rows rows, row r to out + r * simd::kPanelLen; len <= simd::kPanelLen, within a block.
-  bool read_panel(WeightForm form, int64_t first_row, int64_t num_rows, int64_t first, int64_t len, float* out) const;
+  // read() of columns [first, first + len) of several rows, within one block of columns; row r to out + r * out_stride.
+  bool read_rows(WeightForm form,
+                 int64_t first_row,
+                 int64_t num_rows,
+                 int64_t first,
+                 int64_t len,
+                 float* out,
+                 int64_t out_stride) const;
+  // Row r of the place to out + r * simd::kPanelLen. `next` is what will be read some time later, if this matrix has it.
+  bool read_panel(WeightForm form, const PanelPlace& place, const PanelPlace& next, float* out) const;
+  // True if the numbers of `form` are the stored codes, so that add_products() takes them.
+  [[nodiscard]] bool stores(WeightForm form) const;
+  // The products of few rows of x with rows [first_row, first_row + 8), over the whole blocks: simd::Kernels::add_e4m3_rows or
+  // add_bf16_rows. What `products` says of the weights is filled in here.
+  void add_products(int64_t first_row, simd::StoredProducts& products) const;
   // Whole rows. [in]
   void code_row(int64_t row, std::span<float> out) const;
   void row(int64_t row, std::span<float> out) const;
@@ -40,6 +64,9 @@ class WeightMatrix {
   [[nodiscard]] float scale(int64_t row, int64_t block) const;
 
  private:
+  [[nodiscard]] const std::byte* codes_at(int64_t row, int64_t column) const;
+  [[nodiscard]] std::span<const float> scales_of_row(int64_t row) const;
+  [[nodiscard]] simd::StoredPanel stored(const PanelPlace& place, const PanelPlace& next) const;
   bool read_codes(int64_t offset, std::span<float> out) const;
 
   model::TensorView weight_;

@@ -1,5 +1,7 @@
 #include "reference/ops/absorbed.hpp"
 
+#include <algorithm>
+#include <functional>
 #include <type_traits>
 
 #include "reference/numerics/reduce.hpp"
@@ -74,6 +76,20 @@ std::vector<double> exact_context(const OpCall& call, const WeightMatrix& kv_b) 
   return y;
 }
 
+// W_UK of a head in BF16 [nope, kv_lora]. True if its products fit a float.
+bool read_w_uk(const model::ModelConfig& c, const WeightMatrix& kv_b, int64_t head, std::vector<float>& w_uk) {
+  w_uk.resize(static_cast<size_t>(c.qk_nope_head_dim * c.kv_lora_rank));
+  const int64_t first_row = head * (c.qk_nope_head_dim + c.v_head_dim);
+  bool has_exact_products = true;
+  for (int64_t first = 0; first < c.kv_lora_rank; first += kBlockLen) {
+    const int64_t len = std::min<int64_t>(kBlockLen, c.kv_lora_rank - first);
+    const bool exact = kv_b.read_rows(
+        WeightForm::kBf16, first_row, c.qk_nope_head_dim, first, len, w_uk.data() + first, c.kv_lora_rank);
+    has_exact_products = has_exact_products && exact;
+  }
+  return has_exact_products;
+}
+
 // Row m: `len` elements from `first` + m * `stride` on.
 BlockedRows blocked_rows(
     const model::TensorView& tensor, int64_t num_rows, int64_t first, int64_t stride, int64_t len) {
@@ -94,7 +110,6 @@ model::TensorView query_latent(const OpCall& call) {
   const WeightMatrix& kv_b = fetched.matrix();
   const int64_t tokens = call.inputs[0].num_rows();
   const int64_t heads = c.num_attention_heads;
-  const int64_t head_rows = c.qk_nope_head_dim + c.v_head_dim;
   if (call.flops != nullptr) {
     *call.flops += 2 * tokens * heads * c.qk_nope_head_dim * c.kv_lora_rank;
   }
@@ -104,32 +119,36 @@ model::TensorView query_latent(const OpCall& call) {
   }
   std::vector<float> y(static_cast<size_t>(model::num_elements(shape)));
   parallel_for(heads, call.num_threads, [&](int64_t head) {
-    // Rows of W_UK are summands here, so a panel holds columns of it.
-    std::vector<float> w_uk(static_cast<size_t>(c.qk_nope_head_dim * c.kv_lora_rank));
-    bool has_exact_products = true;
-    for (int64_t k = 0; k < c.qk_nope_head_dim; ++k) {
-      const std::span<float> row(w_uk.data() + k * c.kv_lora_rank, static_cast<size_t>(c.kv_lora_rank));
-      const bool exact = kv_b.read(WeightForm::kBf16, head * head_rows + k, 0, row);
-      has_exact_products = has_exact_products && exact;
+    thread_local std::vector<float> w_uk;  // [nope, kv_lora]; kept, so that a step allocates nothing for it
+    const bool has_exact_products = read_w_uk(c, kv_b, head, w_uk);
+    const int64_t first = head * c.qk_head_dim();
+    const int64_t stride = heads * c.qk_head_dim();
+    float* out = y.data() + head * c.kv_lora_rank;
+    if (tokens <= simd::kFewTokens) {
+      thread_local std::vector<float> q_nope;
+      q_nope.resize(static_cast<size_t>(c.qk_nope_head_dim));
+      for (int64_t t = 0; t < tokens; ++t) {
+        load_part(call.inputs[0], first + t * stride, q_nope);
+        weighted_rows<float>(q_nope,
+                             w_uk.data(),
+                             c.kv_lora_rank,
+                             std::span<float>(out + t * heads * c.kv_lora_rank, static_cast<size_t>(c.kv_lora_rank)));
+      }
+      return;
     }
-    const auto read = [&](int64_t first, int64_t num_columns, int64_t block, int64_t len, Panel& panel) {
+    // Rows of W_UK are summands here, so a panel holds columns of it.
+    const float* summands = w_uk.data();
+    const auto read = [&](const PanelPlace& place, const PanelPlace&, Panel& panel) {
       panel.has_exact_products = has_exact_products;
-      for (int64_t k = 0; k < len; ++k) {
-        const float* row = w_uk.data() + (block * simd::kPanelLen + k) * c.kv_lora_rank + first;
-        for (int64_t r = 0; r < num_columns; ++r) {
+      for (int64_t k = 0; k < place.len; ++k) {
+        const float* row = summands + (place.block * simd::kPanelLen + k) * c.kv_lora_rank + place.first_row;
+        for (int64_t r = 0; r < place.num_rows; ++r) {
           panel.values[static_cast<size_t>(r * simd::kPanelLen + k)] = row[r];
         }
       }
     };
-    const auto q_nope =
-        blocked_rows(call.inputs[0], tokens, head * c.qk_head_dim(), heads * c.qk_head_dim(), c.qk_nope_head_dim);
-    panel_product(q_nope,
-                  c.kv_lora_rank,
-                  read,
-                  call.rules.association,
-                  1,
-                  y.data() + head * c.kv_lora_rank,
-                  heads * c.kv_lora_rank);
+    const auto q_nope = blocked_rows(call.inputs[0], tokens, first, stride, c.qk_nope_head_dim);
+    panel_product(q_nope, c.kv_lora_rank, std::cref(read), call.rules.association, 1, out, heads * c.kv_lora_rank);
   });
   return store<float>(shape, std::move(y), model::DType::kBF16);
 }
@@ -179,14 +198,20 @@ model::TensorView context_from_latent(const OpCall& call) {
   std::vector<float> y(static_cast<size_t>(model::num_elements(shape)));
   parallel_for(heads, call.num_threads, [&](int64_t head) {
     const int64_t first_v = head * head_rows + c.qk_nope_head_dim;
-    const auto read = [&](int64_t first, int64_t num_rows, int64_t block, int64_t len, Panel& panel) {
-      panel.has_exact_products = kv_b.read_panel(
-          WeightForm::kBf16, first_v + first, num_rows, block * simd::kPanelLen, len, panel.values.data());
+    const auto read = [&](PanelPlace place, PanelPlace next, Panel& panel) {
+      place.first_row += first_v;
+      next.first_row += first_v;
+      panel.has_exact_products = kv_b.read_panel(WeightForm::kBf16, place, next, panel.values.data());
     };
     const auto latent =
         blocked_rows(call.inputs[0], tokens, head * c.kv_lora_rank, heads * c.kv_lora_rank, c.kv_lora_rank);
-    panel_product(
-        latent, c.v_head_dim, read, call.rules.association, 1, y.data() + head * c.v_head_dim, heads * c.v_head_dim);
+    panel_product(latent,
+                  c.v_head_dim,
+                  std::cref(read),
+                  call.rules.association,
+                  1,
+                  y.data() + head * c.v_head_dim,
+                  heads * c.v_head_dim);
   });
   return store<float>(shape, std::move(y), model::DType::kBF16);
 }

@@ -12,16 +12,17 @@ std::vector<T> latent_rows(const OpCall& call) {
   if (call.cache == nullptr) {
     return load<T>(call.inputs.back());
   }
-  std::vector<T> rows;
-  rows.reserve(static_cast<size_t>(call.workload.num_keys() * call.config().latent_dim()));
+  std::vector<T> rows(static_cast<size_t>(call.workload.num_keys() * call.config().latent_dim()));
+  size_t first = 0;
   for (const int64_t sequence : call.cache_sequences) {
     for (const auto run : call.cache->runs(call.op.layer, sequence)) {
       const model::DType dtype = call.cache->dtype();
-      const auto numbers =
-          load<T>({dtype, {static_cast<int64_t>(run.size()) / model::dtype_bytes(dtype)}, run, nullptr});
-      rows.insert(rows.end(), numbers.begin(), numbers.end());
+      const auto count = run.size() / static_cast<size_t>(model::dtype_bytes(dtype));
+      load_codes<T>(dtype, run, std::span(rows).subspan(first, count));
+      first += count;
     }
   }
+  CHECK_EQ(first, rows.size());
   return rows;
 }
 

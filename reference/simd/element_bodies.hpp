@@ -23,6 +23,27 @@ bool scale_to_bf16(float* values, int64_t len, float scale) {
   return extreme == 0;
 }
 
+bool dequantize_e4m3(const StoredPanel& stored, int64_t len, float scale, float* out, int64_t out_stride) {
+  constexpr float kLeast = 0x1p-50f;  // times the smallest code 2^-9, and
+  constexpr float kMost = 0x1p50f;    // times the largest, 448: in [kSmallestExact, kLargestExact)
+  const auto* codes = static_cast<const uint8_t*>(stored.codes);
+  E4m3Range range;
+  const bool is_usual = scale >= kLeast && scale <= kMost;
+  for (int64_t r = 0; r < stored.num_rows && is_usual; ++r) {
+    ask_for<uint8_t>(stored, r, len);
+    decode_row(codes + r * stored.stride, len, out + r * out_stride, range, ScaledToBf16{scale});
+  }
+  if (is_usual && !range.has_nan()) {
+    return true;
+  }
+  bool all_exact = true;
+  for (int64_t r = 0; r < stored.num_rows; ++r) {
+    decode_e4m3(codes + r * stored.stride, len, out + r * out_stride);
+    all_exact = scale_to_bf16(out + r * out_stride, len, scale) && all_exact;
+  }
+  return all_exact;
+}
+
 bool is_bf16(const float* values, int64_t len) {
   uint32_t other = 0;
   for (int64_t i = 0; i < len; ++i) {
@@ -72,14 +93,18 @@ void products_to_e4m3(const float* x, int64_t len, float factor, float* out) {
   }
 }
 
+using Doubles = double __attribute__((vector_size(32)));
+using Longs = uint64_t __attribute__((vector_size(32)));
+using Floats = float __attribute__((vector_size(16)));  // as many
+using Masks = int32_t __attribute__((vector_size(16)));
+
 // exp(x) within 2^-49 relative, |x| <= 100: x = k ln 2 + r, |r| <= 0.35, Taylor to r^13.
-inline double exp_near(double x) {
+inline void exp_near(const Doubles& x, Doubles& result) {
   constexpr double kAligner = 0x1.8p52;  // its ulp is 1
-  const double aligned = x * 0x1.71547652b82fep+0 + kAligner;
-  const double k = aligned - kAligner;
-  const double r = (x - k * 0x1.62e42fee00000p-1) - k * 0x1.a39ef35793c76p-33;
-  double sum = 1.0 / 6227020800.0;
-  sum = sum * r + 1.0 / 479001600.0;
+  const Doubles aligned = x * 0x1.71547652b82fep+0 + kAligner;
+  const Doubles k = aligned - kAligner;
+  const Doubles r = (x - k * 0x1.62e42fee00000p-1) - k * 0x1.a39ef35793c76p-33;
+  Doubles sum = r * (1.0 / 6227020800.0) + 1.0 / 479001600.0;
   sum = sum * r + 1.0 / 39916800.0;
   sum = sum * r + 1.0 / 3628800.0;
   sum = sum * r + 1.0 / 362880.0;
@@ -92,13 +117,14 @@ inline double exp_near(double x) {
   sum = sum * r + 0.5;
   sum = sum * r + 1.0;
   sum = sum * r + 1.0;
-  const uint64_t power = (__builtin_bit_cast(uint64_t, aligned) + 1023) << 52;
-  return sum * __builtin_bit_cast(double, power);
+  result = sum * (Doubles)(((Longs)aligned + 1023) << 52);
 }
 
-inline double silu_near(double x) {
-  const double e = exp_near(x < 0 ? x : -x);
-  return x * ((x < 0 ? e : 1.0) / (1.0 + e));
+inline void silu_near(const Doubles& x, Doubles& result) {
+  const auto is_negative = x < 0.0;
+  Doubles e;
+  exp_near(is_negative ? x : -x, e);
+  result = x * ((is_negative ? e : Doubles{} + 1.0) / (1.0 + e));
 }
 
 // out = near(x) rounded to float where that is certain: both ends of an interval wider than the error round alike. Elsewhere, and
@@ -106,24 +132,32 @@ inline double silu_near(double x) {
 template <typename Near, typename Exact>
 inline void round_or_refine(const float* x, int64_t len, float* out, float least, Near near, Exact exact) {
   constexpr int kChunk = 32;
+  constexpr int kNumFloats = 4;
   for (int64_t begin = 0; begin < len; begin += kChunk) {
     const int count = len - begin < kChunk ? static_cast<int>(len - begin) : kChunk;
     float in[kChunk] = {};
     float rounded[kChunk];
-    uint32_t uncertain[kChunk];
+    int32_t uncertain[kChunk];
+    Masks any = {};
     __builtin_memcpy(in, x + begin, static_cast<size_t>(count) * sizeof(float));
-    uint32_t any = 0;
-    for (int i = 0; i < kChunk; ++i) {
-      const float magnitude = float_of(bits_of(in[i]) & kMagnitude);
-      const bool inside = magnitude >= least && magnitude <= 80.0f;
-      const double y = near(static_cast<double>(inside ? in[i] : 1.0f));
-      const double margin = y * 0x1p-45;
-      rounded[i] = static_cast<float>(y - margin);
-      uncertain[i] =
-          static_cast<uint32_t>(!inside) | static_cast<uint32_t>(rounded[i] != static_cast<float>(y + margin));
-      any |= uncertain[i];
+    for (int i = 0; i < count; i += kNumFloats) {
+      Floats number;
+      __builtin_memcpy(&number, in + i, sizeof(number));
+      const auto magnitude = (Floats)((Masks)number & static_cast<int32_t>(kMagnitude));
+      const Masks inside = (magnitude >= least) & (magnitude <= 80.0f);
+      Doubles y;
+      near(__builtin_convertvector(inside ? number : Floats{} + 1.0f, Doubles), y);
+      const Doubles margin = y * 0x1p-45;
+      const Floats low = __builtin_convertvector(y - margin, Floats);
+      const Floats high = __builtin_convertvector(y + margin, Floats);
+      const Masks doubtful = ~inside | (low != high);
+      any |= doubtful;
+      __builtin_memcpy(rounded + i, &low, sizeof(low));
+      __builtin_memcpy(uncertain + i, &doubtful, sizeof(doubtful));
     }
-    for (int i = 0; any != 0 && i < count; ++i) {
+    uint64_t halves[2];
+    __builtin_memcpy(halves, &any, sizeof(any));
+    for (int i = 0; (halves[0] | halves[1]) != 0 && i < count; ++i) {
       rounded[i] = uncertain[i] != 0 ? exact(in[i]) : rounded[i];
     }
     __builtin_memcpy(out + begin, rounded, static_cast<size_t>(count) * sizeof(float));
@@ -132,10 +166,20 @@ inline void round_or_refine(const float* x, int64_t len, float* out, float least
 
 void exponentials(const float* x, int64_t len, float* out) {
   round_or_refine(
-      x, len, out, 0.0f, [](double v) { return exp_near(v); }, [](float v) { return exp_f32(v); });
+      x,
+      len,
+      out,
+      0.0f,
+      [](const Doubles& v, Doubles& result) { exp_near(v, result); },
+      [](float v) { return exp_f32(v); });
 }
 
 void silus(const float* x, int64_t len, float* out) {
   round_or_refine(
-      x, len, out, 0x1p-100f, [](double v) { return silu_near(v); }, [](float v) { return silu_f32(v); });
+      x,
+      len,
+      out,
+      0x1p-100f,
+      [](const Doubles& v, Doubles& result) { silu_near(v, result); },
+      [](float v) { return silu_f32(v); });
 }

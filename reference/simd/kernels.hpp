@@ -20,9 +20,36 @@ struct BlockProducts {
   int64_t num_steps = 0;            // groups of 16 elements that hold any: 1 to 8
   bool exact_products = false;      // every product fits a float, so that a fused multiply-add has the same bits
   const float* x_scales = nullptr;  // [num_rows], or null: no scales
-  const float* w_scales = nullptr;  // [kPanelRows]
+  float w_scale = 1;                // of all rows of the panel
   bool scales_first = true;         // dot * (x_scale * w_scale), or (dot * x_scale) * w_scale
   float* totals = nullptr;          // [num_rows, kPanelRows]: the scaled dots are added to it
+};
+
+// Weights of a block as they are stored: E4M3 codes (bytes) or BF16 ones (two bytes), row r at codes + r * stride elements.
+struct StoredPanel {
+  const void* codes = nullptr;
+  int64_t stride = 0;
+  int64_t num_rows = 0;  // at most kPanelRows
+  const void* next =
+      nullptr;  // what is read some time later and asked for meanwhile: any address, with the same stride
+};
+
+// Up to this many rows of x the weights are decoded on the way to the multiplication, in place of a panel in memory.
+inline constexpr int kFewTokens = 4;
+
+// Products of few rows of x with kPanelRows rows of stored weights, over all whole blocks of K.
+struct StoredProducts {
+  const float* x = nullptr;  // [num_blocks, num_rows, kPanelLen]
+  int64_t num_rows = 0;      // at most kFewTokens
+  int64_t num_blocks = 0;
+  bool exact_products = false;      // what is known of x; the weights are looked at here. E4M3: x are E4M3 numbers
+  const void* codes = nullptr;      // as of a StoredPanel
+  int64_t stride = 0;               // elements
+  const void* next = nullptr;       // the rows that are read after these, asked for during the last blocks
+  const float* x_scales = nullptr;  // [num_blocks, num_rows], or null: no scales
+  const float* w_scales = nullptr;  // [num_blocks]
+  bool scales_first = true;         // as of BlockProducts, like the next
+  float* totals = nullptr;          // [num_rows, kPanelRows], written
 };
 
 // The product of two BF16 numbers has 16 bits. Between these two it neither overflows nor loses any of them, so that it fits a float
@@ -33,6 +60,9 @@ inline constexpr float kLargestExact = 0x1p60f;
 struct Kernels {
   Level level;
   void (*add_block)(const BlockProducts& products);
+  // add_block for each block, ascending, from totals of 0.
+  void (*add_e4m3_rows)(const StoredProducts& products);
+  void (*add_bf16_rows)(const StoredProducts& products);
   // out[r] = x . row r, in the order of dot_in_order. Row r: [len] at rows + r * stride.
   void (*dots)(const float* x, const float* rows, int64_t stride, int64_t num_rows, int64_t len, float* out);
   // out[j] = weights . column j of the rows, in the order of dot_in_order. out: [len]
@@ -40,15 +70,17 @@ struct Kernels {
       const float* weights, int64_t num_rows, const float* rows, int64_t stride, int64_t len, float* out);
   // E4M3FN codes as numbers; 0x7F and 0xFF give the same NaN.
   void (*decode_e4m3)(const uint8_t* codes, int64_t len, float* out);
-  // The first `len` columns of `num_rows` rows, row r at codes + r * stride, into a panel [num_rows, kPanelLen].
-  void (*decode_e4m3_panel)(const uint8_t* codes, int64_t stride, int64_t num_rows, int64_t len, float* panel);
-  bool (*decode_bf16_panel)(const uint16_t* codes, int64_t stride, int64_t num_rows, int64_t len, float* panel);
+  // The first `len` columns of the rows into a panel [num_rows, kPanelLen]. The answer is that of decode_bf16.
+  void (*decode_e4m3_panel)(const StoredPanel& weights, int64_t len, float* panel);
+  bool (*decode_bf16_panel)(const StoredPanel& weights, int64_t len, float* panel);
   // BF16 codes as numbers. True if every one but 0 has a magnitude in [kSmallestExact, kLargestExact).
   bool (*decode_bf16)(const uint16_t* codes, int64_t len, float* out);
   // Rounded as encode_bf16 rounds.
   void (*encode_bf16)(const float* values, int64_t len, uint16_t* codes);
   // values = BF16(values * scale). The same answer as of decode_bf16.
   bool (*scale_to_bf16)(float* values, int64_t len, float scale);
+  // BF16(code * scale) of the first `len` columns, row r to out + r * out_stride; any number of rows. The same answer.
+  bool (*dequantize_e4m3)(const StoredPanel& weights, int64_t len, float scale, float* out, int64_t out_stride);
   // Whether every value is a BF16 number and 0 or in that range.
   bool (*is_bf16)(const float* values, int64_t len);
   // Largest magnitude; the first NaN if there is one.

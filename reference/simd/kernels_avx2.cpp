@@ -13,12 +13,16 @@ using Vec = __m256;
 using Joined = __m256;
 
 constexpr int kVecLen = 8;
-constexpr int kTileRows = 2;  // 2 x 3 outputs of 2 registers: 12 of the 16
+constexpr int kNumBytes = 32;  // of codes that are decoded together
+constexpr int kNumSums = 12;   // 3 x 4 outputs: 12 of the 16 registers
 constexpr int kTileTokens = 3;
-constexpr int kSingleTokenRows = 4;
 
 inline Vec load(const float* p) {
   return _mm256_loadu_ps(p);
+}
+// Otherwise g++ loads a vector again for every instruction that uses it, and loads are what there are too many of.
+inline void keep_in_register(Vec& v) {
+  asm("" : "+x"(v));
 }
 inline void store(float* p, Vec v) {
   _mm256_storeu_ps(p, v);
@@ -34,15 +38,24 @@ inline Joined join(const Vec (&lanes)[2]) {
 }
 #include "reference/simd/avx_tree.hpp"
 
-// Exponent and fraction move to their places in a float, whose exponent is then 120 too small; subnormal codes come out right too.
-inline void decode_sixteen_e4m3(const uint8_t* codes, float* out) {
-  const __m256i keep = _mm256_set1_epi32(static_cast<int>(0x87F00000));
-  const __m256 rebias = _mm256_set1_ps(0x1p120f);
-  for (int half = 0; half < 2; ++half) {
-    const __m128i eight = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(codes + 8 * half));
-    const __m256i bits = _mm256_and_si256(_mm256_slli_epi32(_mm256_cvtepi8_epi32(eight), 20), keep);
-    _mm256_storeu_ps(out + 8 * half, _mm256_mul_ps(_mm256_castsi256_ps(bits), rebias));
+// E4M3 as binary16: exponent and fraction move to their places, in numbers whose exponent is then 8 too small; subnormal codes
+// come out right too.
+using Wide = uint16_t;
+constexpr float kWideFactor = 256;
+inline void widen_e4m3(const uint8_t* codes, Wide* wide) {
+  const __m256i keep = _mm256_set1_epi16(static_cast<int16_t>(0xBF80));
+  for (int half = 0; half < kNumBytes; half += 16) {
+    const __m128i sixteen = _mm_loadu_si128(reinterpret_cast<const __m128i*>(codes + half));
+    const __m256i bits = _mm256_and_si256(_mm256_slli_epi16(_mm256_cvtepi8_epi16(sixteen), 7), keep);
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(wide + half), bits);
   }
+}
+inline Vec load_wide(const Wide* wide) {
+  return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(wide)));
+}
+inline Vec load_bf16(const uint16_t* codes) {
+  const __m128i eight = _mm_loadu_si128(reinterpret_cast<const __m128i*>(codes));
+  return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(eight), 16));
 }
 
 #include "reference/simd/kernel_bodies.hpp"

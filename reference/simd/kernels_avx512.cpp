@@ -11,12 +11,16 @@ using Vec = __m512;
 using Joined = __m256;
 
 constexpr int kVecLen = 16;
-constexpr int kTileRows = 4;  // 4 x 6 outputs of one register: 24 of the 32
+constexpr int kNumBytes = 32;  // of codes that are decoded together
+constexpr int kNumSums = 24;   // 6 x 4 outputs: 24 of the 32 registers
 constexpr int kTileTokens = 6;
-constexpr int kSingleTokenRows = 8;
 
 inline Vec load(const float* p) {
   return _mm512_loadu_ps(p);
+}
+// Otherwise g++ loads a vector again for every instruction that uses it, and loads are what there are too many of.
+inline void keep_in_register(Vec& v) {
+  asm("" : "+v"(v));
 }
 inline void store(float* p, Vec v) {
   _mm512_storeu_ps(p, v);
@@ -33,11 +37,20 @@ inline Joined join(const Vec (&lanes)[1]) {
 #include "reference/simd/avx_tree.hpp"
 
 // As in kernels_avx2.cpp.
-inline void decode_sixteen_e4m3(const uint8_t* codes, float* out) {
-  const __m128i sixteen = _mm_loadu_si128(reinterpret_cast<const __m128i*>(codes));
-  const __m512i bits = _mm512_and_si512(_mm512_slli_epi32(_mm512_cvtepi8_epi32(sixteen), 20),
-                                        _mm512_set1_epi32(static_cast<int>(0x87F00000)));
-  _mm512_storeu_ps(out, _mm512_mul_ps(_mm512_castsi512_ps(bits), _mm512_set1_ps(0x1p120f)));
+using Wide = uint16_t;
+constexpr float kWideFactor = 256;
+inline void widen_e4m3(const uint8_t* codes, Wide* wide) {
+  const __m256i all = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(codes));
+  const __m512i bits = _mm512_and_si512(_mm512_slli_epi16(_mm512_cvtepi8_epi16(all), 7),
+                                        _mm512_set1_epi16(static_cast<int16_t>(0xBF80)));
+  _mm512_storeu_si512(wide, bits);
+}
+inline Vec load_wide(const Wide* wide) {
+  return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(wide)));
+}
+inline Vec load_bf16(const uint16_t* codes) {
+  const __m256i sixteen = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(codes));
+  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(sixteen), 16));
 }
 
 #include "reference/simd/kernel_bodies.hpp"

@@ -9,15 +9,16 @@ using Vec = float __attribute__((vector_size(16)));
 using Joined = Vec;  // a vector of lanes after the steps that whole registers can do: (i, i+8), (i, i+4)
 
 constexpr int kVecLen = 4;
-constexpr int kTileRows = 2;
-constexpr int kTileTokens = 1;
-constexpr int kSingleTokenRows = 2;
+constexpr int kNumBytes = 32;  // of codes that are decoded together
+constexpr int kNumSums = 8;    // 4 x 2 outputs: 8 of 16 registers, since a product that is not fused takes one as well
+constexpr int kTileTokens = 4;
 
 inline Vec load(const float* p) {
   Vec v;
   __builtin_memcpy(&v, p, sizeof(v));
   return v;
 }
+inline void keep_in_register(Vec&) {}
 inline void store(float* p, Vec v) {
   __builtin_memcpy(p, &v, sizeof(v));
 }
@@ -38,12 +39,29 @@ inline void finish(const Joined* rows, float* sums) {
     sums[r] = (v[0] + v[2]) + (v[1] + v[3]);
   }
 }
-inline void decode_sixteen_e4m3(const uint8_t* codes, float* out) {
-  for (int i = 0; i < 16; ++i) {
-    const uint32_t bits =
-        (static_cast<uint32_t>(codes[i] & 0x80) << 24) | (static_cast<uint32_t>(codes[i] & 0x7F) << 20);
-    out[i] = __builtin_bit_cast(float, bits) * 0x1p120f;
+// Exponent and fraction move to their places in a float, whose exponent is then 120 too small. A subnormal code f * 2^-9 becomes
+// (1 + f / 8) * 2^-6, less 2^-6.
+using Wide = float;
+constexpr float kWideFactor = 1;
+inline void widen_e4m3(const uint8_t* codes, Wide* wide) {
+  for (int i = 0; i < kNumBytes; ++i) {
+    const uint32_t magnitude = static_cast<uint32_t>(codes[i] & 0x7F) << 20;
+    const uint32_t is_subnormal = magnitude < 0x00800000 ? 0xFFFFFFFF : 0;
+    const float number = __builtin_bit_cast(float, magnitude + 0x3C000000 + (is_subnormal & 0x00800000)) -
+                         __builtin_bit_cast(float, is_subnormal & 0x3C800000);
+    const uint32_t sign = static_cast<uint32_t>(codes[i] & 0x80) << 24;
+    wide[i] = __builtin_bit_cast(float, __builtin_bit_cast(uint32_t, number) | sign);
   }
+}
+inline Vec load_wide(const Wide* wide) {
+  return load(wide);
+}
+inline Vec load_bf16(const uint16_t* codes) {
+  using Four = uint16_t __attribute__((vector_size(8)));
+  using Bits = uint32_t __attribute__((vector_size(16)));
+  Four four;
+  __builtin_memcpy(&four, codes, sizeof(four));
+  return (Vec)(__builtin_convertvector(four, Bits) << 16);
 }
 
 #include "reference/simd/kernel_bodies.hpp"

@@ -9,7 +9,7 @@ namespace reference::simd {
 
 enum class Level {
   kBaseline,  // vectors of 16 bytes: SSE2 on x86-64, NEON on ARMv8, whatever the compiler makes of them elsewhere
-  kAvx2,      // AVX2 and FMA
+  kAvx2,      // AVX2, FMA and F16C
   kAvx512,    // AVX-512 F, BW, DQ and VL
 };
 

@@ -79,7 +79,8 @@ struct Size {
   int64_t out_dim;
   int64_t in_dim;
 };
-const std::vector<Size> kSizes{{1, 1, 1}, {1, 8, 128}, {3, 130, 200}, {4, 9, 17}, {5, 67, 384}, {33, 96, 256}};
+const std::vector<Size> kSizes{
+    {1, 1, 1}, {1, 8, 128}, {2, 24, 256}, {3, 130, 200}, {4, 9, 17}, {4, 131, 640}, {5, 67, 384}, {33, 96, 256}};
 
 // Calls check() on every level with 1, 2 and 5 threads.
 template <typename Check>
@@ -130,13 +131,12 @@ TEST(PanelMatmul, QuantisedRows_MeetTheScalesOfEachBlock) {
   }
 }
 
-void expect_dots(const Weights& weights, WeightForm form, float x_factor) {
+void expect_dots(const Weights& weights, WeightForm form, float x_factor, int64_t num_rows) {
   const WeightMatrix weight(weights, "w");
   Numbers numbers;
-  constexpr int64_t kNumRows = 7;
-  BlockedRows x(kNumRows, weight.in_dim());
+  BlockedRows x(num_rows, weight.in_dim());
   std::vector<float> expected;
-  for (int64_t m = 0; m < kNumRows; ++m) {
+  for (int64_t m = 0; m < num_rows; ++m) {
     auto row = bf16_row(weight.in_dim(), numbers);
     std::for_each(row.begin(), row.end(), [&](float& value) { value *= x_factor; });
     x.set(m, row);
@@ -152,11 +152,11 @@ void expect_dots(const Weights& weights, WeightForm form, float x_factor) {
 }
 
 TEST(PanelMatmul, OtherRows_AreDotsInOrder) {
-  for (const auto& size : kSizes) {
+  for (const auto& [num_rows, out_dim, in_dim] : kSizes) {
     Numbers numbers;
-    expect_dots(bf16_weight(size.out_dim, size.in_dim, numbers, 120), WeightForm::kBf16, 1.0f);
-    expect_dots(fp8_weight(size.out_dim, size.in_dim, numbers), WeightForm::kBf16, 1.0f);
-    expect_dots(fp8_weight(size.out_dim, size.in_dim, numbers), WeightForm::kValues, 1.0f);
+    expect_dots(bf16_weight(out_dim, in_dim, numbers, 120), WeightForm::kBf16, 1.0f, num_rows);
+    expect_dots(fp8_weight(out_dim, in_dim, numbers), WeightForm::kBf16, 1.0f, num_rows);
+    expect_dots(fp8_weight(out_dim, in_dim, numbers), WeightForm::kValues, 1.0f, num_rows);
   }
 }
 
@@ -164,7 +164,9 @@ TEST(PanelMatmul, OtherRows_AreDotsInOrder) {
 // the unrounded product would still be finite.
 TEST(PanelMatmul, ProductsThatDoNotFitAFloat_AreRoundedFirst) {
   Numbers numbers;
-  expect_dots(bf16_weight(40, 300, numbers, 60), WeightForm::kBf16, 0x1p-80f);
+  for (const int64_t num_rows : {3, 7}) {
+    expect_dots(bf16_weight(40, 300, numbers, 60), WeightForm::kBf16, 0x1p-80f, num_rows);
+  }
   Weights large;
   std::vector<uint16_t> codes(32, 0);
   codes[0] = encode_bf16(-0x1p63f);

@@ -13,6 +13,7 @@
 #include "reference/numerics/bf16.hpp"
 #include "reference/numerics/fp8.hpp"
 #include "reference/numerics/functions.hpp"
+#include "tests/reference/written_order.hpp"
 
 namespace reference::simd {
 namespace {
@@ -29,44 +30,6 @@ INSTANTIATE_TEST_SUITE_P(Levels, Kernel, testing::ValuesIn(supported_levels()), 
   return std::string(level_name(instance.param));
 });
 
-// All NaN are one here: which of several comes out of a sum is not defined.
-uint32_t bits(float x) {
-  return std::isnan(x) ? 0x7FC00000 : std::bit_cast<uint32_t>(x);
-}
-
-// Lehmer's generator, Park and Miller 1988.
-class Numbers {
- public:
-  explicit Numbers(uint64_t seed) : state_(seed) {}
-  uint32_t next() {
-    state_ = state_ * 48271 % 2147483647;
-    return static_cast<uint32_t>(state_);
-  }
-  // Of very different size, so that nearly every other order of a sum ends in other bits.
-  float scattered() {
-    const float magnitude = static_cast<float>(next()) / static_cast<float>(uint64_t{1} << (next() % 40));
-    return next() % 3 == 0 ? -magnitude : magnitude;
-  }
-
- private:
-  uint64_t state_;
-};
-
-// docs/numerics.md, section 2, one operation a line, for one block.
-float restated_block_dot(const float* a, const float* b, int64_t len) {
-  float lane[16] = {};
-  for (int64_t k = 0; k < len; ++k) {
-    const float product = a[k] * b[k];
-    lane[k % 16] = lane[k % 16] + product;
-  }
-  for (int distance = 8; distance > 0; distance /= 2) {
-    for (int i = 0; i < distance; ++i) {
-      lane[i] = lane[i] + lane[i + distance];
-    }
-  }
-  return lane[0];
-}
-
 enum class Scales { kNone, kTogether, kActivationFirst };
 
 // Operands of one block and what has to come out.
@@ -76,7 +39,7 @@ struct Block {
   std::vector<float> x;
   std::vector<float> w;
   std::vector<float> x_scales;
-  std::vector<float> w_scales;
+  float w_scale = 0;
   std::vector<float> totals;
 
   template <typename MakeNumber>
@@ -94,9 +57,7 @@ struct Block {
     for (int64_t i = 0; i < rows; ++i) {
       x_scales.push_back(numbers.scattered());
     }
-    for (int64_t i = 0; i < kPanelRows; ++i) {
-      w_scales.push_back(numbers.scattered());
-    }
+    w_scale = numbers.scattered();
     for (int64_t i = 0; i < rows * kPanelRows; ++i) {
       totals.push_back(numbers.scattered());
     }
@@ -110,7 +71,7 @@ struct Block {
                        .num_steps = (len + 15) / 16,
                        .exact_products = exact_products,
                        .x_scales = scales == Scales::kNone ? nullptr : x_scales.data(),
-                       .w_scales = w_scales.data(),
+                       .w_scale = w_scale,
                        .scales_first = scales == Scales::kTogether,
                        .totals = result.data()});
     return result;
@@ -119,10 +80,9 @@ struct Block {
   [[nodiscard]] float expected(int64_t m, int64_t r, Scales scales) const {
     const float dot = restated_block_dot(x.data() + m * kPanelLen, w.data() + r * kPanelLen, len);
     const float sx = x_scales[static_cast<size_t>(m)];
-    const float sw = w_scales[static_cast<size_t>(r)];
     const float scaled = scales == Scales::kNone       ? dot
-                         : scales == Scales::kTogether ? dot * (sx * sw)
-                                                       : (dot * sx) * sw;
+                         : scales == Scales::kTogether ? dot * (sx * w_scale)
+                                                       : (dot * sx) * w_scale;
     return totals[static_cast<size_t>(m * kPanelRows + r)] + scaled;
   }
 
@@ -242,6 +202,35 @@ TEST_P(Kernel, DecodesEveryE4m3Code) {
   kernels().decode_e4m3(codes.data(), static_cast<int64_t>(codes.size()), out.data());
   for (size_t i = 0; i < codes.size(); ++i) {
     EXPECT_EQ(std::bit_cast<uint32_t>(out[i]), std::bit_cast<uint32_t>(model::decode_f8_e4m3(codes[i]))) << i;
+  }
+}
+
+// Scales at both ends of the range in which no result needs a look of its own, and beyond.
+TEST_P(Kernel, DequantisesEveryE4m3Code_WithAnyScale) {
+  constexpr int64_t kLen = 127;  // of 263: rows of every remainder
+  constexpr int64_t kOutStride = 130;
+  for (const bool has_nan : {false, true}) {
+    std::vector<uint8_t> codes;
+    for (int i = 0; i < 2 * 263; ++i) {
+      codes.push_back(static_cast<uint8_t>(!has_nan && i % 128 == 127 ? 0 : i));
+    }
+    for (const float scale :
+         {0.3f, 0x1.3p-7f, 0x1p-50f, 0x1p50f, 0x1.3p-51f, 0x1.3p50f, 0x1.7p-127f, 0x1p125f, 0.0f, -0.7f, kInf, kNaN}) {
+      std::vector<float> out(4 * kOutStride, -5.0f);
+      const StoredPanel stored{.codes = codes.data(), .stride = 131, .num_rows = 4, .next = codes.data()};
+      const bool has_exact_products = kernels().dequantize_e4m3(stored, kLen, scale, out.data(), kOutStride);
+      bool all_exact = true;
+      for (int64_t r = 0; r < 4; ++r) {
+        for (int64_t i = 0; i < kOutStride; ++i) {
+          const float got = out[static_cast<size_t>(r * kOutStride + i)];
+          const float code = model::decode_f8_e4m3(codes[static_cast<size_t>(r * 131 + i)]);
+          const float expected = i < kLen ? round_to_bf16(code * scale) : -5.0f;
+          ASSERT_EQ(bits(got), bits(expected)) << code << " * " << scale;
+          all_exact = all_exact && (got == 0 || (std::abs(got) >= kSmallestExact && std::abs(got) < kLargestExact));
+        }
+      }
+      EXPECT_EQ(has_exact_products, all_exact) << scale;
+    }
   }
 }
 

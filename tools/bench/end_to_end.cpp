@@ -1,9 +1,9 @@
 // Whole tokens through the executor: one step of a long prompt, and steps of one token behind it.
 #include <algorithm>
-#include <chrono>
 
 #include "reference/transformer.hpp"
 #include "tools/bench/reference_bench.hpp"
+#include "tools/bench/timing.hpp"
 
 namespace tools {
 namespace {
@@ -39,8 +39,8 @@ double macs_of(const model::ModelConfig& config, const model::Workload& workload
 // One token after another, in one cache.
 class Sequence {
  public:
-  Sequence(const reference::Transformer& transformer, int64_t vocab_size)
-      : transformer_(transformer), vocab_size_(vocab_size) {}
+  Sequence(const reference::Transformer& transformer, int64_t vocab_size, Clock clock)
+      : transformer_(transformer), vocab_size_(vocab_size), clock_(clock) {}
 
   // Returns seconds.
   double prefill(int64_t num_tokens) {
@@ -58,14 +58,15 @@ class Sequence {
     const auto count = static_cast<int64_t>(tokens.size());
     input_.workload = {.sequences = {{.num_cached = num_cached_, .num_new = count}}, .attention_form = form};
     input_.tokens = std::move(tokens);
-    const auto start = std::chrono::steady_clock::now();
+    const double start_s = now_s(clock_);
     transformer_.step(input_, cache_, probe_);
     num_cached_ += count;
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    return now_s(clock_) - start_s;
   }
 
   const reference::Transformer& transformer_;
   int64_t vocab_size_;
+  Clock clock_;
   int64_t num_cached_ = 0;
   reference::StepInput input_;
   reference::LatentCache cache_;
@@ -82,11 +83,11 @@ std::vector<EndToEndRow> measure_end_to_end(const BenchFlags& flags, const model
   EndToEndRow prefill{.phase = "prefill", .num_tokens = kPromptLen};
   EndToEndRow decode{.phase = "decode", .num_tokens = 1, .num_cached = kDecodeFrom};
   for (int repetition = 0; repetition < 5 * flags.num_repetitions; ++repetition) {
-    Sequence whole(transformer, config.vocab_size);
+    Sequence whole(transformer, config.vocab_size, clock_of(flags.num_threads));
     const double prefill_s = whole.prefill(kPromptLen);
     prefill.tokens_per_s = std::max(prefill.tokens_per_s, kPromptLen / prefill_s);
     prefill.gmac_per_s = std::max(prefill.gmac_per_s, macs_of(config, whole.last_workload()) / prefill_s * 1e-9);
-    Sequence growing(transformer, config.vocab_size);
+    Sequence growing(transformer, config.vocab_size, clock_of(flags.num_threads));
     growing.prefill(kDecodeFrom);
     double decode_s = 0;
     double decode_macs = 0;

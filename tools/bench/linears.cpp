@@ -109,6 +109,7 @@ MachineLimits measure_limits(const BenchFlags& flags) {
                                               number = multiply_add_loop(level, kNumRounds);
                                             });
                                           }}},
+                                        clock_of(flags.num_threads),
                                         kShort_s,
                                         kOften * flags.num_repetitions);
   const auto read_seconds =
@@ -118,6 +119,7 @@ MachineLimits measure_limits(const BenchFlags& flags) {
                          word = read_all(std::span(buffer).subspan(static_cast<size_t>(r * kRangeBytes), kRangeBytes));
                        });
                      }}},
+                   clock_of(flags.num_threads),
                    flags.min_time_s,
                    2 * flags.num_repetitions);
   const double macs = static_cast<double>(kNumRounds * num_macs_of_round(level) * flags.num_threads);
@@ -155,7 +157,7 @@ std::vector<LinearRow> measure_linears(const BenchFlags& flags, const MachineLim
                                                     .num_threads = flags.num_threads});
                          }});
       }
-      const auto seconds = best_seconds(timed, flags.min_time_s, flags.num_repetitions);
+      const auto seconds = best_seconds(timed, clock_of(flags.num_threads), flags.min_time_s, flags.num_repetitions);
       for (size_t i = 0; i < seconds.size(); ++i) {
         const auto macs = static_cast<double>(kNumTokens[i] * shape.out_dim * shape.in_dim);
         rows.push_back({.model = shape.model,

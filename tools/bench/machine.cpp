@@ -17,9 +17,18 @@ using reference::simd::Level;
 // Independent sums, so that the loop waits for no result: latency times throughput is 8 to 10 on the machines of the day.
 constexpr int kNumSums = 12;
 
+// The sums begin at different numbers: of equal ones the compiler would keep a single one, and the loop would then show how long a
+// multiply-add takes in place of how many there are. 1 would stay 1 for ever, which it sees too.
+constexpr float begin_of_sum(int i) {
+  return static_cast<float>(i + 2);
+}
+
 #ifdef __x86_64__
 __attribute__((target("avx2,fma"))) float loop_avx2(int64_t num_rounds) {
-  __m256 sums[kNumSums] = {};
+  __m256 sums[kNumSums];
+  for (int i = 0; i < kNumSums; ++i) {
+    sums[i] = _mm256_set1_ps(begin_of_sum(i));
+  }
   const __m256 factor = _mm256_set1_ps(0.999f);
   const __m256 summand = _mm256_set1_ps(0.001f);
   for (int64_t i = 0; i < num_rounds; ++i) {
@@ -36,7 +45,10 @@ __attribute__((target("avx2,fma"))) float loop_avx2(int64_t num_rounds) {
 }
 
 __attribute__((target("avx512f"))) float loop_avx512(int64_t num_rounds) {
-  __m512 sums[kNumSums] = {};
+  __m512 sums[kNumSums];
+  for (int i = 0; i < kNumSums; ++i) {
+    sums[i] = _mm512_set1_ps(begin_of_sum(i));
+  }
   const __m512 factor = _mm512_set1_ps(0.999f);
   const __m512 summand = _mm512_set1_ps(0.001f);
   for (int64_t i = 0; i < num_rounds; ++i) {
@@ -55,7 +67,10 @@ __attribute__((target("avx512f"))) float loop_avx512(int64_t num_rounds) {
 
 float loop_baseline(int64_t num_rounds) {
   using Vec = float __attribute__((vector_size(16)));
-  Vec sums[kNumSums] = {};
+  Vec sums[kNumSums];
+  for (int i = 0; i < kNumSums; ++i) {
+    sums[i] = Vec{} + begin_of_sum(i);
+  }
   const Vec factor = {0.999f, 0.999f, 0.999f, 0.999f};
   const Vec summand = {0.001f, 0.001f, 0.001f, 0.001f};
   for (int64_t i = 0; i < num_rounds; ++i) {

@@ -2,6 +2,8 @@
 
 #include <benchmark/benchmark.h>
 
+#include <time.h>
+
 #include <algorithm>
 #include <limits>
 #include <map>
@@ -12,11 +14,14 @@ namespace {
 // Keeps the best time of each name.
 class Keeper : public benchmark::BenchmarkReporter {
  public:
+  explicit Keeper(Clock clock) : clock_(clock) {}
+
   bool ReportContext(const Context&) override { return true; }
   void ReportRuns(const std::vector<Run>& runs) override {
     for (const Run& run : runs) {
       if (run.run_type == Run::RT_Iteration) {
-        const double seconds = run.real_accumulated_time / static_cast<double>(run.iterations);
+        const double total_s = clock_ == Clock::kWall ? run.real_accumulated_time : run.cpu_accumulated_time;
+        const double seconds = total_s / static_cast<double>(run.iterations);
         const auto [place, is_new] = best_s_.emplace(run.run_name.function_name, seconds);
         place->second = std::min(place->second, seconds);
       }
@@ -25,12 +30,19 @@ class Keeper : public benchmark::BenchmarkReporter {
   [[nodiscard]] double best_s(const std::string& name) const { return best_s_.at(name); }
 
  private:
+  Clock clock_;
   std::map<std::string, double> best_s_;
 };
 
 }  // namespace
 
-std::vector<double> best_seconds(const std::vector<Timed>& timed, double min_time_s, int num_repetitions) {
+double now_s(Clock clock) {
+  timespec now{};
+  clock_gettime(clock == Clock::kWall ? CLOCK_MONOTONIC : CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+std::vector<double> best_seconds(const std::vector<Timed>& timed, Clock clock, double min_time_s, int num_repetitions) {
   benchmark::ClearRegisteredBenchmarks();
   for (const Timed& item : timed) {
     benchmark::RegisterBenchmark(item.name.c_str(),
@@ -43,7 +55,7 @@ std::vector<double> best_seconds(const std::vector<Timed>& timed, double min_tim
         ->Repetitions(num_repetitions)
         ->UseRealTime();
   }
-  Keeper keeper;
+  Keeper keeper(clock);
   benchmark::RunSpecifiedBenchmarks(&keeper);
   std::vector<double> seconds;
   for (const Timed& item : timed) {
