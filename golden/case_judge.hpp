@@ -53,10 +53,14 @@ class CaseJudge {
                                           Trace& trace);
   std::optional<model::TensorView> bits(const model::Op& op, const std::string& block);
 
+  // Whether the golden file, which holds only a hash of this op, says that the dump computed it from the golden run's inputs to the
+  // golden run's bits: then there is nothing to recompute.
+  [[nodiscard]] bool is_golden_step(const model::Op& op) const;
   OpResult judge_op(const model::Op& op, const model::TensorView& got);
   void judge_values(const model::Op& op, const std::string& block, const model::TensorView& got, OpResult& result);
   void judge_choice(const model::Op& op, const std::string& block, const model::TensorView& got, OpResult& result);
   void compare_free(const model::Op& op, const model::TensorView& got, OpResult& result) const;
+  void compare_reduced(const model::Op& op, const model::TensorView& got, OpResult& result) const;
   [[nodiscard]] Divergence divergence(const model::Op& op, const Trace& trace) const;
   // The dump's tensor if other ops can be recomputed from it; null and a reason in trace.missing if it is absent or malformed.
   const model::TensorView* usable(const std::string& id, Trace& trace) const;

@@ -252,4 +252,29 @@ const model::TensorView* CaseValues::golden(const std::string& id) const {
   return found == golden_.tensors.end() ? nullptr : &found->second;
 }
 
+const Reduced* CaseValues::reduced(const std::string& id) const {
+  const auto found = golden_.manifest.reduced.find(step_.name + "/" + id);
+  return found == golden_.manifest.reduced.end() ? nullptr : &found->second;
+}
+
+const model::TensorView* CaseValues::sample(const std::string& id) const {
+  return golden(id + kSampleSuffix);
+}
+
+bool CaseValues::has_golden_bits(const std::string& id) const {
+  if (tokens_.contains(id)) {
+    return true;
+  }
+  const auto* own = find(id);
+  if (own == nullptr) {
+    return false;
+  }
+  if (const auto* whole = golden(id); whole != nullptr) {
+    return own->dtype == whole->dtype && own->shape == whole->shape && std::ranges::equal(own->bytes, whole->bytes);
+  }
+  const auto* kept = reduced(id);
+  return kept != nullptr && model::dtype_name(own->dtype) == kept->dtype && own->shape == kept->shape &&
+         content_hash(*own) == kept->hash;
+}
+
 }  // namespace golden

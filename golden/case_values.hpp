@@ -41,6 +41,11 @@ class CaseValues {
   [[nodiscard]] bool from_golden(const std::string& cache_id) const { return from_golden_.contains(cache_id); }
   // The golden run's value of this case, or null.
   [[nodiscard]] const model::TensorView* golden(const std::string& id) const;
+  // What the golden file kept of a value in place of the whole, or null; and its sample, or null.
+  [[nodiscard]] const Reduced* reduced(const std::string& id) const;
+  [[nodiscard]] const model::TensorView* sample(const std::string& id) const;
+  // Whether the dump holds the bits that the golden run had, by the golden file's hashes.
+  [[nodiscard]] bool has_golden_bits(const std::string& id) const;
 
   [[nodiscard]] const Case& step() const { return step_; }
   [[nodiscard]] const model::Workload& workload() const { return workload_; }

@@ -24,6 +24,9 @@ std::vector<Case> chosen_cases(const GoldenFile& golden, const std::vector<std::
   for (const auto& [name, tensor] : golden.tensors) {
     recorded.insert(name.substr(0, name.find('/')));
   }
+  for (const auto& [name, reduced] : golden.manifest.reduced) {
+    recorded.insert(name.substr(0, name.find('/')));
+  }
   std::vector<Case> cases = names.empty() ? golden.manifest.cases : select_cases(golden.manifest.cases, names);
   std::erase_if(cases, [&](const Case& c) {
     const bool asked = names.empty() || std::find(names.begin(), names.end(), c.name) != names.end();
@@ -55,7 +58,10 @@ Verdict compare(const model::ModelConfig& config,
                 const CompareOptions& options,
                 const MakeRecompute& make_recompute) {
   Verdict verdict;
-  verdict.profile = golden.manifest.mode == "exact" ? "exact" : golden.manifest.profile;
+  const Manifest& manifest = golden.manifest;
+  verdict.profile = manifest.mode == "exact"       ? "exact"
+                    : manifest.mode == "published" ? manifest.profile
+                                                   : manifest.profile + ", mode " + manifest.mode;
   const auto judged = chosen_cases(golden, options.cases);
   const double num_sigmas = family_wise_sigmas(element_count(dump));
   std::map<std::string, CaseValues> values;

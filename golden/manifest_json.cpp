@@ -1,6 +1,8 @@
 #include "golden/manifest_json.hpp"
 
 #include <limits>
+#include <set>
+#include <string_view>
 
 #include "golden/json_text.hpp"
 #include "model/check.hpp"
@@ -15,6 +17,7 @@ using model::throw_input_error;
 template <typename ManifestRef, typename Visit>
 void visit_fields(ManifestRef& manifest, Visit visit) {
   visit("mode", manifest.mode);
+  visit("arithmetic", manifest.arithmetic);
   visit("profile", manifest.profile);
   visit("gemm", manifest.gemm);
   visit("scale", manifest.scale);
@@ -24,6 +27,7 @@ void visit_fields(ManifestRef& manifest, Visit visit) {
   visit("checkpoint_hash", manifest.checkpoint_hash);
   visit("weight_hashes", manifest.weight_hashes);
   visit("tensor_hashes", manifest.tensor_hashes);
+  visit("reduced", manifest.reduced);
   visit("cases", manifest.cases);
   visit("ops", manifest.ops);
   visit("fault", manifest.fault);
@@ -58,6 +62,20 @@ void read_value(const Json& value, const std::string& origin, std::map<std::stri
   }
 }
 
+void read_value(const Json& value, const std::string& origin, std::map<std::string, Reduced>& out) {
+  if (!value.is_object()) {
+    throw_input_error("{}: expected an object", origin);
+  }
+  constexpr int64_t kMaxExtent = int64_t{1} << 40;
+  for (const auto& [key, item] : value.items()) {
+    const std::string place = origin + ": " + model::printable(key);
+    Reduced& reduced = out[key];
+    read_value(field(item, "dtype", place), place + ": dtype", reduced.dtype);
+    reduced.shape = read_integers<int64_t>(field(item, "shape", place), kMaxExtent, place + ": shape");
+    read_value(field(item, "hash", place), place + ": hash", reduced.hash);
+  }
+}
+
 void read_value(const Json& value, const std::string& origin, Case& out) {
   read_value(field(value, "name", origin), origin + ": name", out.name);
   read_value(field(value, "after", origin), origin + ": after", out.after);
@@ -85,6 +103,14 @@ void read_value(const Json& value, const std::string& origin, std::vector<Elemen
 
 Json to_json_value(const Case& c) {
   return {{"name", c.name}, {"after", c.after}, {"sequences", c.sequences}, {"mtp_ids", c.mtp_ids}, {"rows", c.rows}};
+}
+
+Json to_json_value(const std::map<std::string, Reduced>& reduced) {
+  Json object = Json::object();
+  for (const auto& [name, item] : reduced) {
+    object[name] = {{"dtype", item.dtype}, {"shape", item.shape}, {"hash", item.hash}};
+  }
+  return object;
 }
 
 Json to_json_value(const std::vector<Case>& cases) {
@@ -122,8 +148,13 @@ Manifest parse_manifest(std::string_view text, const std::string& origin) {
                       kFormatVersion);
   }
   Manifest manifest;
-  visit_fields(manifest,
-               [&](const char* key, auto& value) { read_value(field(root, key, origin), origin + ": " + key, value); });
+  // Fields that older files do not have.
+  const std::set<std::string_view> later{"arithmetic", "reduced"};
+  visit_fields(manifest, [&](const char* key, auto& value) {
+    if (!later.contains(key) || root.contains(key)) {
+      read_value(field(root, key, origin), origin + ": " + key, value);
+    }
+  });
   return manifest;
 }
 

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <xxhash.h>
 
+#include <algorithm>
+
 #include "golden/manifest_json.hpp"
 #include "model/check.hpp"
 #include "model/safetensors.hpp"
@@ -18,6 +20,17 @@ constexpr const char* kManifestKey = "dsv3";
 
 std::string content_hash(const model::TensorView& tensor) {
   return fmt::format("{:016x}", XXH3_64bits(tensor.bytes.data(), tensor.bytes.size()));
+}
+
+std::vector<int64_t> sample_places(int64_t num_elements) {
+  std::vector<int64_t> places;
+  for (int64_t i = 0; i < std::min(num_elements, kNumSamples); ++i) {
+    // The middle of each of 256 equal parts, moved by up to half of one so that no column is always missed.
+    const int64_t begin = i * num_elements / kNumSamples;
+    const int64_t end = (i + 1) * num_elements / kNumSamples;
+    places.push_back(num_elements <= kNumSamples ? i : begin + (i * 7919) % std::max<int64_t>(1, end - begin));
+  }
+  return places;
 }
 
 GoldenFile read_golden(const std::filesystem::path& path) {

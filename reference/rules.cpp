@@ -1,5 +1,9 @@
 #include "reference/rules.hpp"
 
+#include <utility>
+
+#include "reference/tensor_core/linear_recipes.hpp"
+
 namespace reference {
 
 Rules exact_rules() {
@@ -37,6 +41,16 @@ Rules hf_rules() {
           .head = HeadRule::kBf16};
 }
 
+Rules with_recipe(Rules rules, std::shared_ptr<const tensor_core::Recipe> recipe) {
+  tensor_core::linear_path(*recipe, tensor_core::Format::kBf16);
+  if (rules.gemm == Gemm::kFp8) {
+    tensor_core::linear_path(*recipe, tensor_core::Format::kE4m3);
+  }
+  rules.linear_sum = LinearSum::kTensorCore;
+  rules.recipe = std::move(recipe);
+  return rules;
+}
+
 QuantizeRule Rules::quantize_of(const model::Op& linear) const {
   const bool plain = linear.expert >= 0 || linear.id.ends_with(".attn.q_a") || linear.id.ends_with(".attn.kv_a");
   QuantizeRule rule = quantize;
@@ -64,6 +78,14 @@ std::string describe_quantiser(const Rules& rules) {
 }
 
 std::string describe_linear(const Rules& rules) {
+  if (rules.linear_sum == LinearSum::kTensorCore) {
+    return "tensor core " + tensor_core::describe_recipe(*rules.recipe) + "; BF16 out";
+  }
+  if (rules.linear_sum == LinearSum::kAnyOrder) {
+    Rules ordered = rules;
+    ordered.linear_sum = LinearSum::kWrittenOrder;
+    return describe_linear(ordered) + ", sums in any order";
+  }
   if (rules.gemm == Gemm::kBf16) {
     return "BF16 operands, FP32 sum, BF16 out";
   }

@@ -3,11 +3,16 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 
 #include "model/config.hpp"
 #include "model/op_list.hpp"
+
+namespace reference::tensor_core {
+struct Recipe;
+}  // namespace reference::tensor_core
 
 namespace reference {
 
@@ -130,6 +135,13 @@ enum class RouterRule {
 // Order of operations in the YaRN inverse frequencies (FP32): last bits differ.
 enum class FrequencyOrder { kOfficial, kHuggingFace };
 
+// How the products of a linear layer are added up, in FP32 modes. The attention core, the router and the head stay FP32.
+enum class LinearSum {
+  kWrittenOrder,  // FP32 in the order of docs/numerics.md, section 2
+  kAnyOrder,      // FP32 in an order that suits this machine: bound to the written one by docs/bounds.md alone
+  kTensorCore,    // the steps of Rules::recipe
+};
+
 struct Rules {
   Arithmetic arithmetic = Arithmetic::kFp32;
   NormRounding norm = NormRounding::kOnce;
@@ -147,6 +159,8 @@ struct Rules {
   SwigluRule swiglu = SwigluRule::kFp32;
   CombineRule combine = CombineRule::kFp32;
   HeadRule head = HeadRule::kFp32;
+  LinearSum linear_sum = LinearSum::kWrittenOrder;
+  std::shared_ptr<const tensor_core::Recipe> recipe = {};  // of kTensorCore; its promotion takes the place of `association`
 
   [[nodiscard]] bool exact() const { return arithmetic == Arithmetic::kExact; }
   // The quantiser of one linear.
@@ -167,6 +181,9 @@ Rules v3_demo_rules(Gemm gemm, model::ScaleFormat scale_format);
 
 // Profile `hf`: transformers 5.24 DeepseekV3ForCausalLM in bfloat16, eager attention and experts; FP8 weights dequantised to BF16.
 Rules hf_rules();
+
+// The rules with linears as these tensor cores compute them. Throws InputError if they have no unit for the operands.
+Rules with_recipe(Rules rules, std::shared_ptr<const tensor_core::Recipe> recipe);
 
 // Op kind (or stage) -> the rule in words, for manifests and `dsv3-golden show`.
 std::map<std::string, std::string> describe_rules(const Rules& rules);

@@ -84,6 +84,9 @@ class Transformer::Step {
       if ((!op.optional || probe_.wants(op)) && (op.kind != model::OpKind::kHead || input_.with_logits)) {
         op.num_parts == 1 ? run_whole(planned) : run_parts(planned);
       }
+      if (op.id == input_.last_op) {
+        return;
+      }
       values_.drop(planned.last_reads);
     }
   }

@@ -1,6 +1,9 @@
 #include "reference/variants.hpp"
 
 #include <functional>
+#include <utility>
+
+#include "reference/tensor_core/linear_recipes.hpp"
 
 namespace reference {
 namespace {
@@ -12,9 +15,10 @@ struct Alternative {
   std::string name;
   std::set<OpKind> kinds;
   std::function<void(Rules&)> apply;
+  std::function<bool(const Rules& profile)> applies = [](const Rules&) { return true; };
 };
 
-const std::set<OpKind> kQuantising{OpKind::kLinear, OpKind::kMtpConcat};
+const std::set<OpKind> kLinears{OpKind::kLinear, OpKind::kMtpConcat};
 const std::set<OpKind> kRotations{OpKind::kRotateQuery, OpKind::kRotateKey};
 const std::set<OpKind> kSoftmax{OpKind::kAttentionProbs, OpKind::kAttentionLse};
 const std::set<OpKind> kProbs{OpKind::kAttentionProbs, OpKind::kAttentionContext, OpKind::kOutputLatent};
@@ -23,8 +27,34 @@ const std::set<OpKind> kValueProduct{OpKind::kAttentionContext, OpKind::kOutputL
 const std::set<OpKind> kCombineWithShared{OpKind::kMoeOutput};
 const std::set<OpKind> kRouter{OpKind::kRouterLogits, OpKind::kRouterScores, OpKind::kRouterWeights};
 
-const std::vector<Alternative>& alternatives() {
-  static const std::vector<Alternative> list{
+// Whether a recipe says something of its own about linears under these rules: it has the units, and none before it in the list
+// computes the same. All forms of a recipe share the path of BF16 operands.
+bool is_distinct(const tensor_core::Recipe& recipe, const Rules& profile) {
+  if (profile.gemm == Gemm::kFp8) {
+    return tensor_core::has_unit(recipe, tensor_core::Format::kE4m3);
+  }
+  return recipe.name == "hopper" || recipe.name == "ampere";
+}
+
+// Linears as known tensor cores add them up, under the names of the recipes.
+std::vector<Alternative> tensor_cores() {
+  std::vector<Alternative> list;
+  for (const auto& recipe : tensor_core::linear_recipes()) {
+    list.push_back({recipe->name,
+                    kLinears,
+                    [recipe](Rules& r) { r = with_recipe(r, recipe); },
+                    [recipe](const Rules& r) { return is_distinct(*recipe, r); }});
+  }
+  return list;
+}
+
+bool quantises(const Rules& profile) {
+  return profile.gemm == Gemm::kFp8;
+}
+
+std::vector<Alternative> make_alternatives() {
+  std::vector<Alternative> list = tensor_cores();
+  const std::vector<Alternative> others{
       {"norm-once", {OpKind::kRmsNorm}, [](Rules& r) { r.norm = NormRounding::kOnce; }},
       {"norm-twice", {OpKind::kRmsNorm}, [](Rules& r) { r.norm = NormRounding::kTwice; }},
       {"residual-fused",
@@ -61,26 +91,39 @@ const std::vector<Alternative>& alternatives() {
       {"cache-fp8", {OpKind::kCacheLatent}, [](Rules& r) { r.cache = CacheRule::kFp8; }},
       {"head-fp32", {OpKind::kHead}, [](Rules& r) { r.head = HeadRule::kFp32; }},
       {"head-bf16", {OpKind::kHead}, [](Rules& r) { r.head = HeadRule::kBf16; }},
-      {"scale-fp32", kQuantising, [](Rules& r) { r.quantize.format = model::ScaleFormat::kFp32; }},
-      {"scale-ue8m0", kQuantising, [](Rules& r) { r.quantize.format = model::ScaleFormat::kUe8m0; }},
-      {"ue8m0-everywhere", kQuantising, [](Rules& r) { r.ue8m0_reach = Ue8m0Reach::kEveryLinear; }},
-      {"ue8m0-partly", kQuantising, [](Rules& r) { r.ue8m0_reach = Ue8m0Reach::kPlainLinears; }},
-      {"scale-divide", kQuantising, [](Rules& r) { r.quantize.scale = ScaleFormula::kDivide; }},
-      {"scale-reciprocal", kQuantising, [](Rules& r) { r.quantize.scale = ScaleFormula::kTimesReciprocal; }},
-      {"code-divide", kQuantising, [](Rules& r) { r.quantize.code = CodeFormula::kDivide; }},
-      {"code-max-over-amax", kQuantising, [](Rules& r) { r.quantize.code = CodeFormula::kTimesMaxOverAmax; }},
-      {"code-reciprocal", kQuantising, [](Rules& r) { r.quantize.code = CodeFormula::kTimesReciprocal; }},
+      {"scale-fp32", kLinears, [](Rules& r) { r.quantize.format = model::ScaleFormat::kFp32; }, quantises},
+      {"scale-ue8m0", kLinears, [](Rules& r) { r.quantize.format = model::ScaleFormat::kUe8m0; }, quantises},
+      {"ue8m0-everywhere", kLinears, [](Rules& r) { r.ue8m0_reach = Ue8m0Reach::kEveryLinear; }, quantises},
+      {"ue8m0-partly", kLinears, [](Rules& r) { r.ue8m0_reach = Ue8m0Reach::kPlainLinears; }, quantises},
+      {"scale-divide", kLinears, [](Rules& r) { r.quantize.scale = ScaleFormula::kDivide; }, quantises},
+      {"scale-reciprocal", kLinears, [](Rules& r) { r.quantize.scale = ScaleFormula::kTimesReciprocal; }, quantises},
+      {"code-divide", kLinears, [](Rules& r) { r.quantize.code = CodeFormula::kDivide; }, quantises},
+      {"code-max-over-amax", kLinears, [](Rules& r) { r.quantize.code = CodeFormula::kTimesMaxOverAmax; }, quantises},
+      {"code-reciprocal", kLinears, [](Rules& r) { r.quantize.code = CodeFormula::kTimesReciprocal; }, quantises},
+      {"sum-fp32",
+       kLinears,
+       [](Rules& r) {
+         r.linear_sum = LinearSum::kWrittenOrder;
+         r.recipe = nullptr;
+       },
+       [](const Rules& profile) { return profile.linear_sum == LinearSum::kTensorCore; }},
   };
+  list.insert(list.end(), others.begin(), others.end());
+  return list;
+}
+
+const std::vector<Alternative>& alternatives() {
+  static const auto list = make_alternatives();
   return list;
 }
 
 bool shows_in(const Alternative& alternative, const Rules& profile, const std::set<OpKind>& kinds) {
+  if (!alternative.applies(profile)) {
+    return false;
+  }
   Rules changed = profile;
   alternative.apply(changed);
   if (changed == profile || (profile.exact() && changed.frequency == profile.frequency)) {
-    return false;
-  }
-  if (alternative.kinds == kQuantising && profile.gemm != Gemm::kFp8) {
     return false;
   }
   for (const OpKind kind : alternative.kinds) {
@@ -107,9 +150,13 @@ std::vector<Variant> rule_variants(const Rules& profile, const std::set<model::O
   }
   for (size_t i = 0; i < usable.size(); ++i) {
     for (size_t j = i + 1; j < usable.size(); ++j) {
-      variants.push_back({usable[i]->name + "+" + usable[j]->name, profile});
-      usable[i]->apply(variants.back().rules);
-      usable[j]->apply(variants.back().rules);
+      Variant both{usable[i]->name + "+" + usable[j]->name, profile};
+      usable[i]->apply(both.rules);
+      const Rules first = both.rules;
+      usable[j]->apply(both.rules);
+      if (first.recipe == both.rules.recipe || first.recipe == profile.recipe) {  // not two arithmetics at once
+        variants.push_back(std::move(both));
+      }
     }
   }
   return variants;

@@ -61,7 +61,8 @@ OpenedCheckpoint open_checkpoint(const std::string& argument) {
   if (synthetic::is_synthetic(argument)) {
     auto generated = synthetic::open_synthetic(argument);
     std::string hash = generated->hash();
-    return {std::move(generated), std::move(hash)};
+    const bool hashes_weights = !generated->is_pooled();
+    return {std::move(generated), std::move(hash), hashes_weights};
   }
   auto checkpoint = std::make_unique<model::Checkpoint>(argument);
   std::string hash = checkpoint->header_hash();

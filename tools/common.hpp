@@ -17,6 +17,8 @@ inline constexpr int kExitBadInput = 2;
 struct OpenedCheckpoint {
   std::unique_ptr<model::WeightSource> weights;
   std::string hash;  // of config and shard headers; of a generated one, its identity
+  bool hashes_weights =
+      true;  // false: `hash` stands for every bit, and reading all weights again for their hashes would take long
 };
 OpenedCheckpoint open_checkpoint(const std::string& argument);
 

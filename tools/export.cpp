@@ -53,6 +53,26 @@ class DequantisedWeights : public model::WeightSource {
   model::ModelConfig config_;
 };
 
+// The same weights under a config of fewer layers.
+class FirstLayers : public model::WeightSource {
+ public:
+  FirstLayers(const model::WeightSource& original, int64_t num_layers)
+      : original_(original), config_(original.config()) {
+    if (num_layers < 1 || num_layers > config_.num_hidden_layers) {
+      model::throw_input_error("--layers {}: the model has 1 to {}", num_layers, config_.num_hidden_layers);
+    }
+    config_.num_hidden_layers = num_layers;
+    config_.num_nextn_predict_layers = 0;
+  }
+
+  [[nodiscard]] const model::ModelConfig& config() const override { return config_; }
+  [[nodiscard]] model::TensorView weight(const std::string& name) const override { return original_.weight(name); }
+
+ private:
+  const model::WeightSource& original_;
+  model::ModelConfig config_;
+};
+
 // A directory that is removed unless it got its final name.
 class TemporaryDirectory {
  public:
@@ -223,17 +243,44 @@ std::string config_text(const model::ModelConfig& config) {
   return fields.dump(2) + "\n";
 }
 
-void export_checkpoint(const model::WeightSource& weights, const fs::path& directory, bool as_bf16) {
+namespace {
+
+void write_checkpoint(const model::WeightSource& weights,
+                      const fs::path& directory,
+                      const std::vector<fs::path>& files) {
   std::error_code error;
   if (fs::exists(fs::symlink_status(directory, error))) {
     model::throw_input_error("{}: exists already, expected a new directory", directory.string());
   }
-  const DequantisedWeights dequantised(weights);
-  const model::WeightSource& source = as_bf16 ? static_cast<const model::WeightSource&>(dequantised) : weights;
   const TemporaryDirectory temporary(directory);
-  write_text(temporary.path() / "config.json", config_text(source.config()));
-  write_shards(source, temporary.path());
+  write_text(temporary.path() / "config.json", config_text(weights.config()));
+  write_shards(weights, temporary.path());
+  for (const fs::path& file : files) {
+    if (!fs::copy_file(file, temporary.path() / file.filename(), error)) {
+      model::throw_input_error("{}: cannot be copied: {}", file.string(), error.message());
+    }
+  }
   temporary.commit();
+}
+
+}  // namespace
+
+void export_checkpoint(const model::WeightSource& weights, const fs::path& directory, bool as_bf16) {
+  const DequantisedWeights dequantised(weights);
+  write_checkpoint(as_bf16 ? static_cast<const model::WeightSource&>(dequantised) : weights, directory, {});
+}
+
+void truncate_checkpoint(const model::WeightSource& weights,
+                         int64_t num_layers,
+                         const fs::path& source,
+                         const fs::path& directory) {
+  std::vector<fs::path> files;
+  for (const char* name : {"tokenizer.json", "tokenizer_config.json"}) {
+    if (fs::exists(source / name)) {
+      files.push_back(source / name);
+    }
+  }
+  write_checkpoint(FirstLayers(weights, num_layers), directory, files);
 }
 
 }  // namespace tools

@@ -17,4 +17,12 @@ namespace tools {
 // Throws InputError if `directory` exists or cannot be written.
 void export_checkpoint(const model::WeightSource& weights, const std::filesystem::path& directory, bool as_bf16);
 
+// Writes the first `num_layers` layers of a checkpoint, with embedding, final norm and head, and without MTP layers, as a checkpoint of
+// its own; tokenizer files of `source` go along. Throws InputError: a number of layers that the model does not have; as
+// export_checkpoint.
+void truncate_checkpoint(const model::WeightSource& weights,
+                         int64_t num_layers,
+                         const std::filesystem::path& source,
+                         const std::filesystem::path& directory);
+
 }  // namespace tools

@@ -30,6 +30,7 @@ struct RecordFlags {
   ModeFlags mode;
   std::string layers;
   std::string ops;
+  std::string store;
   std::string fault;
   std::string out;
   int64_t num_decode = 0;
@@ -112,6 +113,7 @@ RecordJob job_of(const RecordFlags& flags, const model::ModelConfig& config) {
                 .with_bounds = flags.with_bounds,
                 .layers = parse_layers(flags.layers, config.num_hidden_layers + config.num_nextn_predict_layers),
                 .ops = split_list(flags.ops),
+                .store = golden::parse_store(flags.store, "--store"),
                 .fault = flags.fault,
                 .num_threads = flags.num_threads};
   if (!flags.prompt.empty()) {
@@ -143,16 +145,46 @@ RecordJob job_of(const RecordFlags& flags, const model::ModelConfig& config) {
   return job;
 }
 
+// A recording of more multiply-adds than this can be interrupted and taken up again: some 10 s of a core.
+constexpr double kWorthResuming = 1e11;
+
+// Everything that decides what an op of the run computes.
+std::string identity_of(const RecordFlags& flags, const RecordJob& job, const std::string& checkpoint_hash) {
+  std::string cases;
+  for (const golden::Case& step : job.cases) {
+    cases += fmt::format("{} after {}: {} mtp {}; ", step.name, step.after, step.sequences, step.mtp_ids);
+  }
+  const ModeFlags& mode = job.mode;
+  return fmt::format("{} {} {} {} {} {} {} fault {} mtp {} decode {} cases {} commit {}",
+                     checkpoint_hash,
+                     mode.mode,
+                     mode.arithmetic,
+                     mode.profile,
+                     mode.gemm,
+                     mode.scale,
+                     mode.attention,
+                     flags.fault,
+                     flags.with_mtp,
+                     flags.num_decode,
+                     cases,
+                     DSV3_COMMIT);
+}
+
 int run_record(const RecordFlags& flags) {
   if (!flags.prompt.empty() + !flags.prompt_ids.empty() + !flags.cases_file.empty() != 1) {
     model::throw_input_error("record: give one of --prompt, --prompt-ids and --cases");
   }
   const auto checkpoint = open_checkpoint(flags.checkpoint);
   auto job = job_of(flags, checkpoint.weights->config());
-  job.on_case = [](const std::string& name) { show_progress("recording " + name); };
+  job.show = show_progress;
+  job.hashes_weights = checkpoint.hashes_weights;
+  if (num_flops(checkpoint.weights->config(), job) > kWorthResuming) {
+    job.journal = flags.out + ".journal";
+    job.identity = identity_of(flags, job, checkpoint.hash);
+  }
   auto golden = record(*checkpoint.weights, job);
   clear_progress();
-  if (golden.tensors.empty()) {
+  if (golden.tensors.empty() && golden.manifest.reduced.empty()) {
     model::throw_input_error("record: nothing matches --ops {} and --layers {}", flags.ops, flags.layers);
   }
   golden.manifest.checkpoint = flags.checkpoint;
@@ -164,8 +196,13 @@ int run_record(const RecordFlags& flags) {
     bytes += static_cast<int64_t>(tensor.bytes.size());
   }
   const size_t num_tensors = golden.tensors.size();
+  const size_t num_reduced = golden.manifest.reduced.size();
   golden::write_golden(flags.out, std::move(golden));
-  fmt::print("recorded {} tensors ({:.1f} MB) to {}\n", num_tensors, static_cast<double>(bytes) / 1e6, flags.out);
+  fmt::print("recorded {} tensors ({:.1f} MB){} to {}\n",
+             num_tensors,
+             static_cast<double>(bytes) / 1e6,
+             num_reduced == 0 ? "" : fmt::format(" and the hashes of {} others", num_reduced),
+             flags.out);
   return kExitOk;
 }
 
@@ -297,6 +334,27 @@ int run_export(const ExportFlags& flags) {
   return kExitOk;
 }
 
+struct TruncateFlags {
+  std::string checkpoint;
+  std::string out;
+  int64_t num_layers = 0;
+};
+
+int run_truncate(const TruncateFlags& flags) {
+  const auto checkpoint = open_checkpoint(flags.checkpoint);
+  show_progress("writing " + flags.out);
+  truncate_checkpoint(*checkpoint.weights, flags.num_layers, flags.checkpoint, flags.out);
+  clear_progress();
+  fmt::print("wrote the first {} layers of {} to {}\n", flags.num_layers, flags.checkpoint, flags.out);
+  return kExitOk;
+}
+
+void add_truncate(CLI::App& app, TruncateFlags& flags) {
+  app.add_option("--checkpoint", flags.checkpoint, "directory, or synthetic:NAME[?seed=N]")->required();
+  app.add_option("--layers", flags.num_layers, "how many of its first layers")->required();
+  app.add_option("--out", flags.out, "directory to create")->required();
+}
+
 void add_export(CLI::App& app, ExportFlags& flags) {
   app.add_option("checkpoint", flags.checkpoint, "synthetic:NAME or synthetic:NAME?seed=N")->required();
   app.add_option("--out", flags.out, "directory to create")->required();
@@ -313,7 +371,7 @@ void add_record(CLI::App& app, RecordFlags& flags) {
   app.add_option("--prompt-ids", flags.prompt_ids, "token ids, comma separated: one case, p<number of ids>");
   app.add_option("--cases", flags.cases_file, "JSON file of cases (prompts, batch2, decode, mtp)");
   app.add_option("--case", flags.case_names, "store only these cases of the file (repeat, or separate by commas)");
-  app.add_option("--mode", flags.mode.mode, "exact or published")->capture_default_str();
+  app.add_option("--mode", flags.mode.mode, kModeHelp)->capture_default_str();
   app.add_option("--profile", flags.mode.profile, "profile of mode published: v32, v3-demo or hf")
       ->capture_default_str();
   app.add_option("--gemm", flags.mode.gemm, "fp8 or bf16 (default: what the checkpoint is)");
@@ -326,6 +384,10 @@ void add_record(CLI::App& app, RecordFlags& flags) {
   app.add_flag("--mtp", flags.with_mtp, "run the MTP layers too (drafts from the cases file, else greedy)");
   app.add_option("--layers", flags.layers, "store only these layers, for example 0-2,5");
   app.add_option("--ops", flags.ops, "store only ops that match these globs, for example '*.moe.*,logits'");
+  app.add_option(
+      "--store",
+      flags.store,
+      "how much of them: values, hash or sample, with globs behind them: 'hash:*.moe.*,sample:*' (default: values)");
   app.add_option("--fault", flags.fault, "plant a fault (see dsv3-golden faults)");
   app.add_option("--threads", flags.num_threads, "threads; they never change a bit")->check(CLI::Range(1, 1024));
   app.add_option("--out", flags.out, "golden file to write")->required();
@@ -355,6 +417,9 @@ int main(int argc, char** argv) {
   tools::ExportFlags export_flags;
   auto* export_command = app.add_subcommand("export", "write a generated checkpoint as files that other engines read");
   tools::add_export(*export_command, export_flags);
+  tools::TruncateFlags truncate_flags;
+  auto* truncate = app.add_subcommand("truncate", "write the first layers of a checkpoint as a checkpoint");
+  tools::add_truncate(*truncate, truncate_flags);
   tools::OpFlags op_flags;
   auto* op_command =
       app.add_subcommand("op", "write one op in isolation: inputs, weights, output and the bound of every element");
@@ -382,6 +447,9 @@ int main(int argc, char** argv) {
     }
     if (export_command->parsed()) {
       return tools::run_export(export_flags);
+    }
+    if (truncate->parsed()) {
+      return tools::run_truncate(truncate_flags);
     }
     if (op_command->parsed()) {
       return tools::run_op(op_flags);

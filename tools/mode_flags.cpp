@@ -1,8 +1,11 @@
 #include "tools/mode_flags.hpp"
 
 #include <set>
+#include <string_view>
 
 #include "model/check.hpp"
+#include "reference/tensor_core/linear_recipes.hpp"
+#include "reference/tensor_core/recipe_file.hpp"
 
 namespace tools {
 namespace {
@@ -13,10 +16,42 @@ void require_one_of(const std::string& flag, const std::string& value, const std
   }
 }
 
+constexpr std::string_view kArithmetic = "arithmetic:";
+
+bool is_arithmetic(const ModeFlags& flags) {
+  return flags.mode.starts_with(kArithmetic);
+}
+
+std::set<std::string> known_modes() {
+  std::set<std::string> names{"exact", "published", "fast", "arithmetic:FILE.json"};
+  for (const auto& recipe : reference::tensor_core::linear_recipes()) {
+    names.insert(recipe->name);
+  }
+  return names;
+}
+
+// Published rules with linears as the mode has them.
+reference::Rules with_mode(const ModeFlags& flags, reference::Rules rules) {
+  if (is_arithmetic(flags)) {
+    auto recipe = reference::tensor_core::parse_arithmetic(flags.arithmetic, flags.mode.substr(kArithmetic.size()));
+    return reference::with_recipe(rules, std::make_shared<const reference::tensor_core::Recipe>(std::move(recipe)));
+  }
+  if (flags.mode == "fast") {
+    rules.linear_sum = reference::LinearSum::kAnyOrder;
+    return rules;
+  }
+  const auto recipe = reference::tensor_core::find_linear_recipe(flags.mode);
+  return recipe ? reference::with_recipe(rules, recipe) : rules;
+}
+
 }  // namespace
 
 ModeFlags resolved(ModeFlags flags, const model::ModelConfig& config) {
-  require_one_of("--mode", flags.mode, {"exact", "published"});
+  if (is_arithmetic(flags)) {
+    flags.arithmetic = reference::tensor_core::read_arithmetic_text(flags.mode.substr(kArithmetic.size()));
+  } else {
+    require_one_of("--mode", flags.mode, known_modes());
+  }
   const bool exact = flags.mode == "exact";
   if (exact) {
     flags.profile = "";
@@ -48,6 +83,7 @@ ModeFlags resolved(ModeFlags flags, const model::ModelConfig& config) {
     flags.attention = exact || flags.profile == "hf" ? "naive" : flags.profile == "v3-demo" ? "absorbed" : "by-length";
   }
   require_one_of("--attention", flags.attention, {"naive", "absorbed", "by-length"});
+  (void)rules_of(flags);
   return flags;
 }
 
@@ -56,11 +92,12 @@ reference::Rules rules_of(const ModeFlags& flags) {
     return reference::exact_rules();
   }
   if (flags.profile == "hf") {
-    return reference::hf_rules();
+    return with_mode(flags, reference::hf_rules());
   }
   const auto gemm = flags.gemm == "fp8" ? reference::Gemm::kFp8 : reference::Gemm::kBf16;
   const auto scale = flags.scale == "ue8m0" ? model::ScaleFormat::kUe8m0 : model::ScaleFormat::kFp32;
-  return flags.profile == "v3-demo" ? reference::v3_demo_rules(gemm, scale) : reference::v32_rules(gemm, scale);
+  return with_mode(
+      flags, flags.profile == "v3-demo" ? reference::v3_demo_rules(gemm, scale) : reference::v32_rules(gemm, scale));
 }
 
 }  // namespace tools

@@ -101,7 +101,7 @@ void add_op(CLI::App& command, OpFlags& flags) {
     if (!kind.usual_op.empty()) {
       sub->add_option("--op", request.op, fmt::format("whose weight in the layer (default: {})", kind.usual_op));
     }
-    sub->add_option("--mode", request.mode.mode, "exact or published")->capture_default_str();
+    sub->add_option("--mode", request.mode.mode, kModeHelp)->capture_default_str();
     sub->add_option("--profile", request.mode.profile, "profile of mode published: v32, v3-demo or hf")
         ->capture_default_str();
     sub->add_option("--gemm", request.mode.gemm, "fp8 or bf16 (default: fp8, or what the checkpoint is)");

@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <map>
 #include <mutex>
+#include <optional>
 
-#include "golden/recorder.hpp"
 #include "reference/estimate_call.hpp"
 #include "reference/values.hpp"
 #include "tools/faults.hpp"
+#include "tools/record_journal.hpp"
+#include "tools/record_progress.hpp"
 
 namespace tools {
 namespace {
@@ -41,7 +43,8 @@ class HashingWeights : public model::WeightSource {
 // Keeps the last logits of every head beside what the recorder keeps: greedy decoding and drafting need them.
 class LogitsProbe : public model::Probe {
  public:
-  explicit LogitsProbe(golden::Recorder* recorder) : recorder_(recorder) {}
+  explicit LogitsProbe(golden::Recorder* recorder, RecordProgress* progress = nullptr)
+      : recorder_(recorder), progress_(progress) {}
 
   [[nodiscard]] bool wants(const model::Op& op) const override { return recorder_ != nullptr && recorder_->wants(op); }
   void see(const model::Op& op, const model::TensorView& value) override {
@@ -52,15 +55,39 @@ class LogitsProbe : public model::Probe {
     if (recorder_ != nullptr) {
       recorder_->see(op, value);
     }
+    if (progress_ != nullptr) {
+      progress_->see(op);
+    }
   }
 
-  // Token with the largest logit in the last row; the lower id wins a tie.
-  [[nodiscard]] int32_t argmax(const std::string& head) const { return argmax_.at(head); }
+  // Token with the largest logit in the last row; the lower id wins a tie. 0 if the step ended before the head.
+  [[nodiscard]] int32_t argmax(const std::string& head) const {
+    const auto found = argmax_.find(head);
+    return found == argmax_.end() ? 0 : found->second;
+  }
 
  private:
   golden::Recorder* recorder_;
+  RecordProgress* progress_;
   std::map<std::string, int32_t> argmax_;
 };
+
+// Expanded or absorbed attention, as the flag decides it.
+model::AttentionForm form_of(const std::string& attention, int64_t most_new) {
+  const bool expanded = attention == "naive" || (attention == "by-length" && most_new > 1);
+  return expanded ? model::AttentionForm::kExpanded : model::AttentionForm::kAbsorbed;
+}
+
+// The lengths of a case.
+model::Workload lengths_of(const RecordJob& job, const std::vector<golden::Case>& all, const golden::Case& step) {
+  model::Workload workload{.sequences = golden::sequence_steps(all, step)};
+  int64_t most_new = 0;
+  for (const auto& sequence : workload.sequences) {
+    most_new = std::max(most_new, sequence.num_new);
+  }
+  workload.attention_form = form_of(job.mode.attention, most_new);
+  return workload;
+}
 
 // Runs cases one after another and keeps the cache each one leaves behind.
 class CaseRunner {
@@ -69,14 +96,24 @@ class CaseRunner {
       : weights_(weights),
         job_(job),
         golden_(golden),
-        transformer_(weights, job.rules ? *job.rules : rules_of(job.mode), job.num_threads, run_op_of(job)),
-        draft_missing_(std::ranges::all_of(job.cases, [](const golden::Case& c) { return c.mtp_ids.empty(); })) {}
+        draft_missing_(std::ranges::all_of(job.cases, [](const golden::Case& c) { return c.mtp_ids.empty(); })) {
+    if (job.show) {
+      progress_.emplace(num_flops(weights.config(), job), job.show);
+    }
+    if (!job.journal.empty()) {
+      journal_.emplace(job.journal, job.identity);
+    }
+    transformer_.emplace(weights, job.rules ? *job.rules : rules_of(job.mode), job.num_threads, run_op_of(job));
+  }
+
+  void finish() {
+    if (journal_) {
+      journal_->remove();
+    }
+  }
 
   // Returns the greedy next token (of the last sequence).
-  int32_t run(golden::Case step) {
-    if (job_.on_case) {
-      job_.on_case(step.name);
-    }
+  int32_t run(golden::Case step, bool is_last) {
     auto input = step_input(step);
     auto cache = step.after.empty() ? reference::LatentCache() : caches_.at(step.after);
     if (!job_.with_mtp) {
@@ -90,15 +127,23 @@ class CaseRunner {
     if (num_mtp > 0) {
       input.mtp_tokens = reference::shifted_tokens(step.sequences, {step.mtp_ids}, num_mtp);
     }
-    golden::Recorder recorder(step, job_.ops, job_.layers);
+    golden::Recorder recorder(step, job_.ops, job_.layers, job_.store);
     const bool stored = job_.recorded.empty() ||
                         std::find(job_.recorded.begin(), job_.recorded.end(), step.name) != job_.recorded.end();
-    LogitsProbe probe(stored ? &recorder : nullptr);
-    transformer_.step(input, cache, probe);
+    const auto ops = model::op_list(weights_.config(), input.workload);
+    if (is_last && !job_.with_mtp && stored) {
+      input.last_op = last_wanted(ops, recorder);
+    }
+    if (progress_) {
+      progress_->begin_step(step.name, ops);
+    }
+    LogitsProbe probe(stored ? &recorder : nullptr, progress_ ? &*progress_ : nullptr);
+    take_step(input, cache, probe);
     caches_[step.name] = std::move(cache);
     lengths_[step.name] = input.workload;
     golden_.manifest.cases.push_back(step);
     golden_.tensors.insert(recorder.tensors().begin(), recorder.tensors().end());
+    golden_.manifest.reduced.insert(recorder.reduced().begin(), recorder.reduced().end());
     add_bounds(step, recorder);
     return probe.argmax("logits");
   }
@@ -109,6 +154,17 @@ class CaseRunner {
     if (!job.fault.empty()) {
       run = find_fault(job.fault).run;
     }
+    if (journal_) {
+      run = [this, run = run ? run : reference::Transformer::RunOp(reference::run_op)](const reference::OpCall& call) {
+        const std::string key = fmt::format("{}/{}", num_steps_, call.op.id);
+        model::TensorView output;
+        if (!journal_->read(key, output)) {
+          output = run(call);
+          journal_->append(key, output);
+        }
+        return output;
+      };
+    }
     if (!job.with_bounds) {
       return run;
     }
@@ -118,6 +174,24 @@ class CaseRunner {
       }
       return run(call);
     };
+  }
+
+  // The last op of the list that is recorded, so that the rest need not run. Empty if none is.
+  static std::string last_wanted(const std::vector<model::Op>& ops, const golden::Recorder& recorder) {
+    std::string last;
+    for (const auto& op : ops) {
+      bool wanted = recorder.wants(op);
+      for (int64_t expert = 0; op.num_parts > 1 && !wanted && expert < op.num_parts; ++expert) {
+        wanted = recorder.wants(model::expert_part(op, expert));
+      }
+      last = wanted ? op.id : last;
+    }
+    return last;
+  }
+
+  void take_step(const reference::StepInput& input, reference::LatentCache& cache, LogitsProbe& probe) {
+    transformer_->step(input, cache, probe);
+    ++num_steps_;
   }
 
   // How far a legal result may lie from the recorded one before its last rounding, given the op's own inputs.
@@ -164,22 +238,21 @@ class CaseRunner {
       input.workload.sequences.push_back(sequence);
       input.tokens.insert(input.tokens.end(), tokens.begin(), tokens.end());
     }
-    const bool expanded = job_.mode.attention == "naive" || (job_.mode.attention == "by-length" && most_new > 1);
-    input.workload.attention_form = expanded ? model::AttentionForm::kExpanded : model::AttentionForm::kAbsorbed;
+    input.workload.attention_form = form_of(job_.mode.attention, most_new);
     return input;
   }
 
   // Greedy drafts for a case that names none: the main model's next token, then each MTP layer's.
   std::vector<int32_t> drafted(const golden::Case& step,
                                reference::StepInput input,
-                               const reference::LatentCache& cache) const {
+                               const reference::LatentCache& cache) {
     std::vector<int32_t> ids;
     for (int64_t k = 0; k < weights_.config().num_nextn_predict_layers; ++k) {
       input.workload.num_mtp_layers = k;
       input.mtp_tokens = reference::shifted_tokens(step.sequences, {ids}, k);
       LogitsProbe probe(nullptr);
       auto scratch = cache;
-      transformer_.step(input, scratch, probe);
+      take_step(input, scratch, probe);
       ids.push_back(probe.argmax(model::logits_id(k == 0 ? std::nullopt : std::optional(k - 1))));
     }
     return ids;
@@ -188,7 +261,10 @@ class CaseRunner {
   const model::WeightSource& weights_;
   const RecordJob& job_;
   golden::GoldenFile& golden_;
-  reference::Transformer transformer_;
+  std::optional<RecordProgress> progress_;
+  std::optional<RecordJournal> journal_;
+  int64_t num_steps_ = 0;  // taken, drafts included: tells apart the journal's entries of equal ops
+  std::optional<reference::Transformer> transformer_;
   bool
       draft_missing_;  // cases that name drafts decide where MTP runs; if none does, it runs everywhere on greedy drafts
   std::map<std::string, reference::LatentCache> caches_;
@@ -198,22 +274,44 @@ class CaseRunner {
 
 }  // namespace
 
+ModeFlags mode_of(const golden::Manifest& manifest) {
+  return {manifest.mode, manifest.profile, manifest.gemm, manifest.scale, manifest.attention, manifest.arithmetic};
+}
+
+double num_flops(const model::ModelConfig& config, const RecordJob& job) {
+  double flops = 0;
+  for (const auto& step : job.cases) {
+    flops += num_flops(model::op_list(config, lengths_of(job, job.cases, step)));
+  }
+  auto decode = lengths_of(job, job.cases, job.cases.back());
+  for (int64_t i = 0; i < job.num_decode; ++i) {
+    for (auto& sequence : decode.sequences) {
+      sequence = {.num_cached = sequence.num_cached + sequence.num_new, .num_new = 1};
+    }
+    decode.attention_form = form_of(job.mode.attention, 1);
+    flops += num_flops(model::op_list(config, decode));
+  }
+  return flops;
+}
+
 golden::GoldenFile record(const model::WeightSource& weights, const RecordJob& job) {
   golden::GoldenFile golden;
   const HashingWeights hashing(weights);
-  CaseRunner runner(hashing, job, golden);
+  CaseRunner runner(job.hashes_weights ? static_cast<const model::WeightSource&>(hashing) : weights, job, golden);
   int32_t next = 0;
-  for (const golden::Case& step : job.cases) {
-    next = runner.run(step);
+  for (size_t i = 0; i < job.cases.size(); ++i) {
+    next = runner.run(job.cases[i], i + 1 == job.cases.size() && job.num_decode == 0);
   }
   std::string after = job.cases.back().name;
   for (int64_t i = 0; i < job.num_decode; ++i) {
     golden::Case step{.name = fmt::format("d{}", i), .after = after, .sequences = {{next}}};
     after = step.name;
-    next = runner.run(step);
+    next = runner.run(step, i + 1 == job.num_decode);
   }
+  runner.finish();
   auto& manifest = golden.manifest;
   manifest.mode = job.mode.mode;
+  manifest.arithmetic = job.mode.arithmetic;
   manifest.profile = job.mode.profile;
   manifest.gemm = job.mode.gemm;
   manifest.scale = job.mode.scale;

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "golden/recorder.hpp"
 #include "golden/store.hpp"
 #include "model/weight_source.hpp"
 #include "reference/rules.hpp"
@@ -23,14 +24,26 @@ struct RecordJob {
   bool with_bounds = false;  // store <case>/<op>.bound beside each tensor, F64
   std::vector<int64_t> layers = {};
   std::vector<std::string> ops = {};
+  std::vector<golden::StoreRule> store = {};
   std::string fault = {};
   reference::Transformer::RunOp run = {};      // in place of the reference's ops, when no fault is named
   std::optional<reference::Rules> rules = {};  // in place of those of `mode`: a variant that no flag names
   int num_threads = 1;
-  std::function<void(const std::string& case_name)> on_case = {};
+  bool hashes_weights = true;  // false: the checkpoint's own hash stands for every bit of them
+  // Of a long recording: a file that keeps what an interrupted one has computed, deleted at the end; and what decides the outputs
+  // besides the job.
+  std::string journal = {};
+  std::string identity = {};
+  std::function<void(const std::string& line)> show = {};  // given a line of progress now and then
 };
+
+// Multiply-adds of all steps, times two.
+double num_flops(const model::ModelConfig& config, const RecordJob& job);
 
 // Runs the cases. The manifest is complete but for checkpoint, commit and version.
 golden::GoldenFile record(const model::WeightSource& weights, const RecordJob& job);
+
+// The mode a golden file was recorded in.
+ModeFlags mode_of(const golden::Manifest& manifest);
 
 }  // namespace tools

@@ -38,7 +38,7 @@ const golden::GoldenFile& Trials::right(const std::string& fixture, const std::v
 Trial Trials::judge(const std::string& fixture, const std::vector<golden::Case>& cases, golden::GoldenFile changed) {
   const auto& golden = right(fixture, cases);
   const auto& m = golden.manifest;
-  const auto rules = rules_of({m.mode, m.profile, m.gemm, m.scale, m.attention});
+  const auto rules = rules_of(mode_of(m));
   auto verdict = golden::compare(weights(fixture).config(),
                                  golden,
                                  {.tensors = changed.tensors, .unused = {}},

@@ -210,8 +210,7 @@ int run_verify(const VerifyFlags& flags) {
           : golden::GatheredDump{
                 .dump = run_device(flags, weights, manifest, cases), .origins = {}, .disagreements = {}};
   const golden::Dump& dump = gathered.dump;
-  const ModeFlags mode{manifest.mode, manifest.profile, manifest.gemm, manifest.scale, manifest.attention};
-  const auto rules = rules_of(mode);
+  const auto rules = rules_of(mode_of(manifest));
   const golden::CompareOptions options{.cases = cases,
                                        .strict = flags.strict,
                                        .pin_routing = parse_pin(flags.pin_routing),

@@ -5,21 +5,19 @@
 
 #include "reference/bounds/bounds.hpp"
 #include "reference/bounds/builder.hpp"
+#include "reference/ops/embed.hpp"
 #include "reference/quantize.hpp"
-#include "reference/weight_matrix.hpp"
 
 namespace reference {
 
 model::Estimate estimate_embed(const EstimateCall& call) {
-  const WeightMatrix table(call.weights, call.op.weights[0]);
   const auto& tokens = call.inputs[0].value;
-  auto result =
-      empty_estimate({static_cast<int64_t>(tokens.size()), table.in_dim()}, stored_as(call.rules, model::DType::kBF16));
-  std::vector<float> row(static_cast<size_t>(table.in_dim()));
-  for (size_t t = 0; t < tokens.size(); ++t) {
-    CHECK(tokens[t] >= 0 && tokens[t] < static_cast<double>(table.out_dim()));
-    table.code_row(static_cast<int64_t>(tokens[t]), row);
-    std::copy(row.begin(), row.end(), result.value.begin() + static_cast<int64_t>(t) * table.in_dim());
+  auto result = empty_estimate({static_cast<int64_t>(tokens.size()), call.config().hidden_size},
+                               stored_as(call.rules, model::DType::kBF16));
+  auto next = result.value.begin();
+  for (const double token : tokens) {
+    next = std::ranges::copy(model::to_double(embedding_row(call.weights, call.op, static_cast<int64_t>(token))), next)
+               .out;
   }
   return result;
 }

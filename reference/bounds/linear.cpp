@@ -7,6 +7,8 @@
 #include "reference/numerics/reduce.hpp"
 #include "reference/parallel.hpp"
 #include "reference/quantize.hpp"
+#include "reference/tensor_core/linear_recipes.hpp"
+#include "reference/tensor_core/recipe_matmul.hpp"
 #include "reference/tokens.hpp"
 #include "reference/weight_matrix.hpp"
 
@@ -38,6 +40,25 @@ model::Estimate input_rows(const EstimateCall& call, int64_t in_dim) {
       append(call.inputs[1], t, in_dim / 2);
     }
   }
+  return result;
+}
+
+bool is_given(const model::Estimate& x) {
+  return std::ranges::all_of(x.error, [](double error) { return error == 0; });
+}
+
+// The value of a linear on tensor cores: their steps leave nothing open.
+model::Estimate on_tensor_cores(const EstimateCall& call, const model::Estimate& x, const WeightMatrix& weight) {
+  const bool is_quantised = weight.is_fp8() && call.rules.gemm == Gemm::kFp8;
+  BlockedRows rows(x.shape.front(), weight.in_dim());
+  for (int64_t m = 0; m < rows.num_rows(); ++m) {
+    const auto input = row_of(x, m, 0, weight.in_dim());
+    const std::vector<float> row(input.value.begin(), input.value.end());
+    is_quantised ? rows.set_quantised(m, row, call.rules.quantize_of(call.op)) : rows.set(m, row);
+  }
+  const auto values = tensor_core::recipe_matmul(*call.rules.recipe, rows, weight, call.num_threads);
+  auto result = empty_estimate({rows.num_rows(), weight.out_dim()}, model::DType::kBF16);
+  result.value.assign(values.begin(), values.end());
   return result;
 }
 
@@ -115,6 +136,44 @@ ValueWithError fp8_dot(const SumModel& model,
   return {blocks.sum, std::sqrt(block_variance + across * across) + blocks.input_error};
 }
 
+// How far the result of a tensor core may lie from the exact sum, over the sum of magnitudes: each step cuts its L products and the
+// accumulator at 2^-F of the largest, and the result at 2^-P. Deterministic, since all cuts are to the same side.
+double cut_frac(const tensor_core::Recipe& recipe, bool is_quantised, int64_t in_dim) {
+  const auto format = is_quantised ? tensor_core::Format::kE4m3 : tensor_core::Format::kBf16;
+  const auto& step = tensor_core::linear_path(recipe, format).step;
+  const auto in_chain = is_quantised ? recipe.promotion.every : in_dim;
+  const double num_steps = std::ceil(static_cast<double>(in_chain) / step.num_products);
+  const double of_step =
+      (step.num_products + 1) * std::ldexp(1.0, -step.align_bits) + std::ldexp(1.0, -step.result_bits);
+  const auto num_added =
+      static_cast<double>(is_quantised ? in_dim / recipe.promotion.every + 1 : recipe.chunks.num_splits);
+  return num_steps * of_step + num_added * std::ldexp(1.0, -22);
+}
+
+// On inputs that may be others: the value of the inputs at hand, the error of an FP32 sum, and what the steps of either input may cut.
+model::Estimate on_tensor_cores(const EstimateCall& call,
+                                const model::Estimate& x,
+                                const WeightMatrix& weight,
+                                model::Estimate in_fp32) {
+  const bool is_quantised = weight.is_fp8() && call.rules.gemm == Gemm::kFp8;
+  constexpr double kQuantised = 1.1;  // an E4M3 code lies within a sixteenth of its number
+  const double frac = 2 * kQuantised * cut_frac(*call.rules.recipe, is_quantised, weight.in_dim());
+  parallel_for(weight.out_dim(), call.num_threads, [&](int64_t n) {
+    std::vector<float> row(static_cast<size_t>(weight.in_dim()));
+    weight.row(n, row);
+    for (int64_t m = 0; m < x.shape.front(); ++m) {
+      const auto input = row_of(x, m, 0, weight.in_dim());
+      double magnitudes = 0;
+      for (size_t k = 0; k < row.size(); ++k) {
+        magnitudes += (std::abs(input.value[k]) + input.error[k]) * std::abs(static_cast<double>(row[k]));
+      }
+      in_fp32.error[static_cast<size_t>(m * weight.out_dim() + n)] += frac * magnitudes;
+    }
+  });
+  in_fp32.value = on_tensor_cores(call, x, weight).value;
+  return in_fp32;
+}
+
 model::Estimate dense_matmul(const EstimateCall& call,
                              const model::Estimate& x,
                              const WeightMatrix& weight,
@@ -139,6 +198,22 @@ model::Estimate dense_matmul(const EstimateCall& call,
 model::Estimate estimate_linear(const EstimateCall& call) {
   const WeightMatrix weight(call.weights, call.op.weights[0]);
   const model::Estimate x = input_rows(call, weight.in_dim());
+  const bool has_recipe = call.rules.linear_sum == LinearSum::kTensorCore;
+  if (has_recipe && is_given(x)) {
+    return on_tensor_cores(call, x, weight);
+  }
+  if (has_recipe) {
+    Rules in_fp32 = call.rules;
+    in_fp32.linear_sum = LinearSum::kWrittenOrder;
+    EstimateCall other{.rules = in_fp32,
+                       .workload = call.workload,
+                       .weights = call.weights,
+                       .op = call.op,
+                       .inputs = call.inputs,
+                       .num_sigmas = call.num_sigmas,
+                       .num_threads = call.num_threads};
+    return on_tensor_cores(call, x, weight, estimate_linear(other));
+  }
   if (call.rules.exact() || !weight.is_fp8() || call.rules.gemm != Gemm::kFp8) {
     return dense_matmul(call, x, weight, !call.rules.exact());
   }

@@ -10,4 +10,7 @@ namespace reference {
 // inputs: tokens [tokens] I32. Output [tokens, hidden] bf16 (exact: f64). Throws InputError for an id outside the vocabulary.
 model::TensorView embed(const OpCall& call);
 
+// One token's row [1, hidden], as stored. Throws InputError for an id outside the vocabulary.
+model::TensorView embedding_row(const model::WeightSource& weights, const model::Op& op, int64_t token);
+
 }  // namespace reference

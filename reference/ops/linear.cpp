@@ -2,8 +2,10 @@
 
 #include <algorithm>
 
+#include "reference/any_order.hpp"
 #include "reference/matmul.hpp"
 #include "reference/panel_matmul.hpp"
+#include "reference/tensor_core/recipe_matmul.hpp"
 #include "reference/tokens.hpp"
 #include "reference/values.hpp"
 #include "reference/weight_matrix.hpp"
@@ -62,8 +64,13 @@ std::vector<float> published(const OpCall& call, const WeightMatrix& weight, con
     });
     is_quantised ? x.set_quantised(m, row, call.rules.quantize_of(call.op)) : x.set(m, row);
   }
-  return panel_matmul(
-      x, weight, is_quantised ? WeightForm::kCodes : WeightForm::kBf16, call.rules.association, call.num_threads);
+  const WeightForm form = is_quantised ? WeightForm::kCodes : WeightForm::kBf16;
+  switch (call.rules.linear_sum) {
+    case LinearSum::kTensorCore: return tensor_core::recipe_matmul(*call.rules.recipe, x, weight, call.num_threads);
+    case LinearSum::kAnyOrder: return any_order_matmul(x, weight, form, call.num_threads);
+    case LinearSum::kWrittenOrder: break;
+  }
+  return panel_matmul(x, weight, form, call.rules.association, call.num_threads);
 }
 
 std::vector<double> exact(const OpCall& call, const WeightMatrix& weight, const InputRows& rows) {

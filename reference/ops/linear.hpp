@@ -10,7 +10,8 @@ namespace reference {
 //   dot of the codes, times its two scales (rules.association), added to an FP32 sum; BF16(sum).
 // Rounding otherwise: weight BF16 (FP8 weights dequantised to BF16(FP32(code * scale))), FP32 sum, BF16(sum).
 // Exact: weight FP32(code * scale), FP64.
-// Order: dot_in_order; FP8: block_dot in a block, blocks ascending.
+// Order: by rules.linear_sum. The written one: dot_in_order; FP8: block_dot in a block, blocks ascending. Tensor cores:
+//   tensor_core/linear_dot.hpp. Any: any_order.hpp.
 // inputs: x [rows, >= in] (the first in columns); expert parts also topk_ids, through which rows are gathered; mtp_concat two
 // halves [rows, in / 2]. Output [rows, out] bf16 (exact: f64).
 model::TensorView linear(const OpCall& call);

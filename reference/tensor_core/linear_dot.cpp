@@ -11,6 +11,8 @@ namespace {
 
 constexpr size_t kScaleLen = 128;
 
+}  // namespace
+
 float promote(Promotion::Form form, float t, float a_scale, float b_scale, float f) {
   switch (form) {
     case Promotion::Form::kFusedScalesFirst: return std::fma(a_scale * b_scale, t, f);
@@ -20,8 +22,6 @@ float promote(Promotion::Form form, float t, float a_scale, float b_scale, float
   }
   return f;
 }
-
-}  // namespace
 
 float fp8_linear_dot(const Recipe& recipe,
                      const Path& path,

@@ -20,6 +20,9 @@ float fp8_linear_dot(const Recipe& recipe,
                      std::span<const float> a_scale,
                      std::span<const float> b_scale);
 
+// f after the partial sum t has met its two scales.
+float promote(Promotion::Form form, float t, float a_scale, float b_scale, float f);
+
 // BF16 or FP16: steps chained as recipe.chunks says. a, b: codes [K].
 float linear_dot(
     const Recipe& recipe, const Path& path, Format format, std::span<const uint32_t> a, std::span<const uint32_t> b);

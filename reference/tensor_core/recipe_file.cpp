@@ -165,7 +165,7 @@ Recipe parse_arithmetic(std::string_view text, const std::string& origin) {
   return recipe;
 }
 
-Recipe read_arithmetic(const std::string& path) {
+std::string read_arithmetic_text(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   std::string text(kMaxFileLen + 1, '\0');
   if (!file) {
@@ -176,7 +176,11 @@ Recipe read_arithmetic(const std::string& path) {
   if (text.size() > kMaxFileLen) {
     model::throw_input_error("{}: larger than {} bytes, so not an arithmetic file", path, kMaxFileLen);
   }
-  return parse_arithmetic(text, path);
+  return text;
+}
+
+Recipe read_arithmetic(const std::string& path) {
+  return parse_arithmetic(read_arithmetic_text(path), path);
 }
 
 Recipe recipe_of(const std::string& name_or_file) {

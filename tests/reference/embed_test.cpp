@@ -12,6 +12,8 @@ HandMadeOp embed_op() {
   HandMadeOp embed;
   embed.op.kind = model::OpKind::kEmbed;
   embed.op.id = "embed";
+  embed.config().vocab_size = 3;
+  embed.config().hidden_size = 2;
   embed.set_weight(bf16({3, 2}, {1, 2, 3, 4, 5, 6}));
   return embed;
 }

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
 #include <set>
 
 #include "model/check.hpp"
@@ -10,6 +11,7 @@
 #include "model/tensor_catalog.hpp"
 #include "tests/temp_dir.hpp"
 #include "tools/export.hpp"
+#include "tools/record.hpp"
 #include "tools/synthetic/argument.hpp"
 
 namespace tools {
@@ -120,6 +122,41 @@ TEST(Export, WhatFailsOnTheWay_LeavesNothingBehind) {
   const TempDir folder;
   const auto weights = synthetic::open_synthetic("synthetic:edge");
   EXPECT_THROW(export_checkpoint(FailingWeights(*weights), folder / "c", false), model::InputError);
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
+}
+
+// Values of a prompt on a checkpoint, by op.
+std::map<std::string, model::TensorView> values_of(const model::WeightSource& weights) {
+  RecordJob job{.mode = resolved({}, weights.config()), .cases = {golden::prompt_case({5, 17, 3, 80})}, .recorded = {}};
+  return record(weights, job).tensors;
+}
+
+TEST(Truncate, FirstLayers_GiveTheBitsTheyGiveInTheWholeModel) {
+  const TempDir folder;
+  const std::filesystem::path mini = std::filesystem::path(DSV3_SOURCE_DIR) / "golden/data/mini/checkpoint";
+  const model::Checkpoint whole(mini);
+  truncate_checkpoint(whole, 2, mini, folder / "first");
+  const model::Checkpoint first(folder / "first");
+  EXPECT_EQ(first.config().num_hidden_layers, 2);
+  EXPECT_EQ(first.config().num_nextn_predict_layers, 0);
+  EXPECT_TRUE(std::filesystem::exists(folder / "first" / "tokenizer.json"));
+  const auto expected = values_of(whole);
+  int64_t num_compared = 0;
+  for (const auto& [name, tensor] : values_of(first)) {
+    if (name.find("/layer.") != std::string::npos || name.ends_with("/embed")) {
+      EXPECT_TRUE(std::ranges::equal(tensor.bytes, expected.at(name).bytes)) << name;
+      ++num_compared;
+    }
+  }
+  EXPECT_GT(num_compared, 50);
+}
+
+TEST(Truncate, NumbersOfLayersThatAreNotThere_AreRefused) {
+  const TempDir folder;
+  const auto weights = synthetic::open_synthetic("synthetic:nano");
+  for (const int64_t num_layers : {-1, 0, 5}) {
+    EXPECT_THROW(truncate_checkpoint(*weights, num_layers, "", folder / "c"), model::InputError);
+  }
   EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
 }
 

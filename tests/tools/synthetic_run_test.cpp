@@ -44,7 +44,7 @@ golden::Verdict judge(const model::WeightSource& weights,
                       const golden::GoldenFile& golden,
                       const golden::GoldenFile& dump) {
   const auto& m = golden.manifest;
-  const auto rules = rules_of({m.mode, m.profile, m.gemm, m.scale, m.attention});
+  const auto rules = rules_of(mode_of(m));
   return golden::compare(weights.config(),
                          golden,
                          {.tensors = dump.tensors, .unused = {}},

@@ -45,7 +45,7 @@ class Fixture {
                                         const golden::Dump& dump,
                                         const golden::CompareOptions& options = {}) const {
     const auto& m = golden.manifest;
-    const auto rules = rules_of({m.mode, m.profile, m.gemm, m.scale, m.attention});
+    const auto rules = rules_of(mode_of(m));
     return golden::compare(
         checkpoint_.config(), golden, dump, options, [&](const model::Workload& workload, double num_sigmas) {
           return std::make_unique<ReferenceRecompute>(checkpoint_, rules, workload, num_sigmas, 2);

@@ -20,7 +20,7 @@ void add_input(CLI::App& app, InferFlags& flags) {
 }
 
 void add_numerics(CLI::App& app, InferFlags& flags) {
-  app.add_option("--mode", flags.mode.mode, "exact or published")->capture_default_str();
+  app.add_option("--mode", flags.mode.mode, kModeHelp)->capture_default_str();
   app.add_option("--profile", flags.mode.profile, "profile of mode published: v32, v3-demo or hf")
       ->capture_default_str();
   app.add_option("--gemm", flags.mode.gemm, "fp8 or bf16 (default: what the checkpoint is)");

@@ -27,15 +27,6 @@ bool is_first_moe_layer(const model::ModelConfig& config, int64_t layer) {
   return config.is_moe_layer(layer);
 }
 
-// The MTP layers hold copies of the main embedding and head.
-std::string name_of_original(const CatalogTensor& tensor) {
-  const std::string kind = kind_of(tensor);
-  if (kind == "embed_tokens") {
-    return "model.embed_tokens.weight";
-  }
-  return kind == "shared_head.head" ? "lm_head.weight" : tensor.name;
-}
-
 // Number at (row, col) of a BF16 tensor, before rounding, for the deviate z.
 class Bf16Rule {
  public:
@@ -110,9 +101,17 @@ class Bf16Rule {
 
 }  // namespace
 
+std::string original_name(const CatalogTensor& tensor) {
+  const std::string kind = kind_of(tensor);
+  if (kind == "embed_tokens") {
+    return "model.embed_tokens.weight";
+  }
+  return kind == "shared_head.head" ? "lm_head.weight" : tensor.name;
+}
+
 std::vector<uint16_t> bf16_codes(
     const Fixture& fixture, uint64_t seed, const CatalogTensor& tensor, int64_t first, int64_t count) {
-  Draws draws(seed, name_of_original(tensor));
+  Draws draws(seed, original_name(tensor));
   const Bf16Rule rule(fixture, seed, tensor);
   const auto deviates = normal_deviates();
   const int64_t row_len = tensor.shape.size() == 1 ? 1 : tensor.shape[1];

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "model/tensor_catalog.hpp"
@@ -23,6 +24,9 @@ inline constexpr int kGeneratorVersion = 1;
 // scale is a power of two.
 [[nodiscard]] std::vector<float> fp8_scales(
     const Fixture& fixture, uint64_t seed, const model::CatalogTensor& weight, int64_t first, int64_t count);
+
+// The MTP layers hold copies of the main embedding and head: the name of what a tensor is a copy of, or its own.
+[[nodiscard]] std::string original_name(const model::CatalogTensor& tensor);
 
 [[nodiscard]] std::vector<uint16_t> bf16_codes(
     const Fixture& fixture, uint64_t seed, const model::CatalogTensor& tensor, int64_t first, int64_t count);

@@ -201,13 +201,14 @@ Fixture par() {
   return {.name = "par", .config = config, .zeros = kZeroBlocks, .scaled_tokens = {}, .underflow = {}};
 }
 
-// The published model's shapes: single tensors of it, since nobody waits for all.
+// The published model, whole.
 Fixture full() {
   return {.name = "full",
           .config = model::built_in_config("deepseek-v3"),
-          .zeros = kZeroBlocks,
+          .zeros = {},
           .scaled_tokens = {},
-          .underflow = {}};
+          .underflow = {},
+          .pooled = true};
 }
 
 }  // namespace

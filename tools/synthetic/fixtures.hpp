@@ -42,6 +42,7 @@ struct Fixture {
   std::vector<ZeroRegion> zeros;
   std::vector<ScaledToken> scaled_tokens;
   std::optional<UnderflowToken> underflow;
+  bool pooled = false;           // matrices are windows of a pool (pool.hpp): for models too large to draw
   double latent_row_factor = 1;  // times the rows of kv_a that make the latent: small ones let rms_norm_eps show
 };
 

@@ -1,0 +1,92 @@
+#include "reference/tensor_core/linear_recipes.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace reference::tensor_core {
+namespace {
+
+bool takes(const Path& path, Format format) {
+  return std::ranges::count(path.formats, format) > 0;
+}
+
+// The recipe with its FP8 path of mma.sync before the others.
+Recipe with_small_tiles(Recipe recipe) {
+  std::ranges::stable_partition(recipe.paths, [](const Path& path) { return path.chain == Chain::kUnpackedPairs; });
+  return recipe;
+}
+
+std::vector<std::shared_ptr<const Recipe>> make_list() {
+  std::vector<std::shared_ptr<const Recipe>> list;
+  const auto add = [&](Recipe recipe, const std::string& suffix, Promotion::Form form) {
+    recipe.name += suffix;
+    recipe.promotion.form = form;
+    list.push_back(std::make_shared<const Recipe>(std::move(recipe)));
+  };
+  for (const char* name : {"hopper", "ampere", "ada", "blackwell"}) {
+    const Recipe& recipe = find_recipe(name);
+    add(recipe, "", Promotion::Form::kFusedScalesFirst);
+    if (recipe.name == "hopper") {  // blackwell's mma.sync takes the same steps
+      const Recipe small = with_small_tiles(recipe);
+      add(small, "-mma", Promotion::Form::kFusedScalesFirst);
+      add(recipe, "-triton", Promotion::Form::kSeparateActivationFirst);
+      add(recipe, "-triton-fused", Promotion::Form::kFusedActivationFirst);
+      add(small, "-mma-triton", Promotion::Form::kSeparateActivationFirst);
+      add(small, "-mma-triton-fused", Promotion::Form::kFusedActivationFirst);
+    }
+  }
+  return list;
+}
+
+std::string_view form_text(Promotion::Form form) {
+  switch (form) {
+    case Promotion::Form::kFusedScalesFirst: return "fma(sA * sB, t, f)";
+    case Promotion::Form::kSeparateScalesFirst: return "f + (sA * sB) * t";
+    case Promotion::Form::kFusedActivationFirst: return "fma(t * sA, sB, f)";
+    case Promotion::Form::kSeparateActivationFirst: return "f + (t * sA) * sB";
+  }
+  return "";
+}
+
+}  // namespace
+
+const std::vector<std::shared_ptr<const Recipe>>& linear_recipes() {
+  static const auto list = make_list();
+  return list;
+}
+
+std::shared_ptr<const Recipe> find_linear_recipe(std::string_view name) {
+  const auto found = std::ranges::find_if(linear_recipes(), [&](const auto& recipe) { return recipe->name == name; });
+  return found == linear_recipes().end() ? nullptr : *found;
+}
+
+bool has_unit(const Recipe& recipe, Format format) {
+  return std::ranges::any_of(recipe.paths, [&](const Path& path) { return takes(path, format); });
+}
+
+const Path& linear_path(const Recipe& recipe, Format format) {
+  return *paths_for(recipe, format).front();
+}
+
+std::string describe_recipe(const Recipe& recipe) {
+  std::string text = recipe.name;
+  for (const auto& [format, label] : {std::pair{Format::kE4m3, "FP8"}, std::pair{Format::kBf16, "BF16"}}) {
+    const auto path = std::ranges::find_if(recipe.paths, [&](const Path& p) { return takes(p, format); });
+    if (path == recipe.paths.end()) {
+      continue;
+    }
+    text += fmt::format("; {} {} ({})", label, describe_path(*path), evidence_text(path->evidence));
+    if (format == Format::kE4m3) {
+      text += fmt::format(", every {} products {}", recipe.promotion.every, form_text(recipe.promotion.form));
+    } else if (recipe.chunks != Chunks{}) {
+      text += fmt::format(", {} splits of K, steps {}",
+                          recipe.chunks.num_splits,
+                          recipe.chunks.descending ? "descending" : "ascending");
+    }
+  }
+  return text;
+}
+
+}  // namespace reference::tensor_core

@@ -1,0 +1,65 @@
+// The steps of step_block.hpp for every machine, and the choice among the levels.
+#include <algorithm>
+#include <bit>
+#include <cfenv>
+
+#include "reference/tensor_core/step_block.hpp"
+
+namespace reference::tensor_core {
+namespace {
+
+#include "reference/tensor_core/step_block_packs.hpp"
+
+// Products are exact, so this has the bits of a fused step.
+template <typename Number>
+inline Number fused(Number x, Number w, Number sum) {
+  return x * w + sum;
+}
+
+#include "reference/tensor_core/step_block_bodies.hpp"
+
+template <typename Real>
+void run(const StepSpan& span, const StepRow<Real>& x, const StepTile<Real>& tile, Real* c) {
+  const int saved = std::fegetround();
+  std::fesetround(FE_TOWARDZERO);
+  run_steps<Real>(span, x, tile, c);
+  std::fesetround(saved);
+}
+
+template <typename Real>
+StepRange fill(const StepNumbers& from, StepTile<Real>& tile) {
+  using Exponent = typename StepReal<Real>::Exponent;
+  int largest_field = 0;
+  for (int k = 0; k < kBlockProducts; ++k) {
+    const int place = from.places[k];
+    for (int n = 0; n < StepTile<Real>::kCols; ++n) {
+      const float number = from.numbers[n * kBlockProducts + k];
+      const int field = static_cast<int>(std::bit_cast<uint32_t>(number) >> 23 & 0xFF);
+      largest_field = std::max(largest_field, field);
+      tile.positive[place][n] = std::max(number, 0.0f);
+      tile.negative[place][n] = std::min(number, 0.0f);
+      tile.exponent[place][n] = number == 0 ? StepReal<Real>::kZeroExponent
+                                            : static_cast<Exponent>(std::max(field - 127, from.smallest_exponent));
+    }
+  }
+  return {.largest_exponent = largest_field - 127, .finite = largest_field < 255};
+}
+
+constexpr StepKernels kKernels{{run<float>, fill<float>}, {run<double>, fill<double>}};
+
+}  // namespace
+
+const StepKernels* step_kernels_baseline() {
+  return &kKernels;
+}
+
+const StepKernels& step_kernels() {
+#ifdef DSV3_SIMD_X86
+  if (const StepKernels* avx2 = step_kernels_avx2(); avx2 != nullptr) {
+    return *avx2;
+  }
+#endif
+  return kKernels;
+}
+
+}  // namespace reference::tensor_core

@@ -1,0 +1,204 @@
+// A whole product on tensor cores, computed fast, against the definition of each of its outputs.
+#include "reference/tensor_core/recipe_matmul.hpp"
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cfenv>
+#include <map>
+#include <random>
+
+#include "reference/tensor_core/linear_recipes.hpp"
+#include "reference/tensor_core/recipe_file.hpp"
+
+namespace reference::tensor_core {
+namespace {
+
+// One weight "w", with scales if it is FP8.
+class OneWeight : public model::WeightSource {
+ public:
+  [[nodiscard]] const model::ModelConfig& config() const override { return config_; }
+  [[nodiscard]] model::TensorView weight(const std::string& name) const override { return tensors_.at(name); }
+  void put(const std::string& name, model::TensorView tensor) { tensors_[name] = std::move(tensor); }
+
+ private:
+  model::ModelConfig config_;
+  std::map<std::string, model::TensorView> tensors_;
+};
+
+struct Shape {
+  int64_t rows;
+  int64_t out_dim;
+  int64_t in_dim;
+};
+
+// Kinds of numbers, so that terms cancel, vanish beside others, or are no numbers at all.
+uint8_t e4m3(std::mt19937& random, int kind) {
+  const uint32_t bits = random();
+  uint32_t magnitude = bits & 0x7F;
+  switch (kind) {
+    case 0: break;
+    case 1: magnitude %= 9; break;                                    // zeros and subnormal numbers
+    case 2: magnitude = 0x38 + magnitude % 3; break;                  // of one size
+    case 3: magnitude = bits % 5 != 0 ? magnitude % 2 : 0x7E; break;  // the largest beside the smallest
+    case 4: magnitude = bits % 3 == 0 ? 0x78 + magnitude % 7 : 0; break;
+    default: magnitude = bits % 300 == 0 ? 0x7F : magnitude;  // a NaN now and then
+  }
+  magnitude = kind != 5 && magnitude == 0x7F ? 0x7E : magnitude;
+  return static_cast<uint8_t>(magnitude | (bits >> 24 & 0x80));
+}
+
+uint16_t bf16(std::mt19937& random, int kind) {
+  const uint32_t bits = random();
+  const uint32_t sign = bits >> 16 & 0x8000;
+  const uint32_t fraction = bits & 0x7F;
+  const auto with_exponent = [&](uint32_t field) { return static_cast<uint16_t>(sign | field << 7 | fraction); };
+  switch (kind) {
+    case 0: return with_exponent(127 - bits / 128 % 6);
+    case 1: return with_exponent(bits / 128 % 200);        // products beyond both ends of what counts
+    case 2: return with_exponent(bits % 3 == 0 ? 0 : 90);  // subnormal numbers and zeros
+    case 3: return bits % 4 == 0 ? with_exponent(127) : uint16_t{0};
+    case 4: return with_exponent(120 + bits / 128 % 16);
+    default: return with_exponent(bits % 200 == 0 ? 255 : 180 + bits / 128 % 60);  // infinities, NaN, overflow
+  }
+}
+
+struct Product {
+  OneWeight weights;
+  BlockedRows x;
+};
+
+Product fp8_product(const Shape& shape, uint32_t seed, bool hostile) {
+  std::mt19937 random(seed);
+  const auto kind = [&](int64_t k) {
+    return hostile ? static_cast<int>((seed + static_cast<uint32_t>(k) / 32) % 6) : 0;
+  };
+  Product product{{}, BlockedRows(shape.rows, shape.in_dim)};
+  std::vector<uint8_t> codes;
+  for (int64_t i = 0; i < shape.out_dim * shape.in_dim; ++i) {
+    codes.push_back(hostile ? e4m3(random, kind(i % shape.in_dim)) : e4m3(random, 0));
+  }
+  product.weights.put("w", model::make_tensor(model::DType::kF8E4M3, {shape.out_dim, shape.in_dim}, codes));
+  const int64_t scale_rows = (shape.out_dim + 127) / 128;
+  const int64_t scale_cols = (shape.in_dim + 127) / 128;
+  std::vector<float> scales;
+  for (int64_t i = 0; i < scale_rows * scale_cols; ++i) {
+    scales.push_back(std::ldexp(1.0f + static_cast<float>(random() % 1000) / 1000, -static_cast<int>(random() % 9)));
+  }
+  product.weights.put("w_scale_inv", model::make_tensor(model::DType::kF32, {scale_rows, scale_cols}, scales));
+  for (int64_t m = 0; m < shape.rows; ++m) {
+    std::vector<float> row;
+    for (int64_t k = 0; k < shape.in_dim; ++k) {
+      row.push_back(model::decode_f8_e4m3(e4m3(random, kind(k))) / 448);
+    }
+    product.x.set_quantised(m, row, {});
+  }
+  return product;
+}
+
+Product bf16_product(const Shape& shape, uint32_t seed, bool hostile) {
+  std::mt19937 random(seed);
+  const auto kind = [&](int64_t k) {
+    return hostile ? static_cast<int>((seed + static_cast<uint32_t>(k) / 48) % 6) : 0;
+  };
+  Product product{{}, BlockedRows(shape.rows, shape.in_dim)};
+  std::vector<uint16_t> codes;
+  for (int64_t i = 0; i < shape.out_dim * shape.in_dim; ++i) {
+    codes.push_back(bf16(random, kind(i % shape.in_dim)));
+  }
+  product.weights.put("w", model::make_tensor(model::DType::kBF16, {shape.out_dim, shape.in_dim}, codes));
+  for (int64_t m = 0; m < shape.rows; ++m) {
+    std::vector<float> row;
+    for (int64_t k = 0; k < shape.in_dim; ++k) {
+      row.push_back(model::decode_bf16(bf16(random, kind(k))));
+    }
+    product.x.set(m, row);
+  }
+  return product;
+}
+
+std::vector<const StepKernels*> kernels() {
+  std::vector<const StepKernels*> list{step_kernels_baseline()};
+  if (&step_kernels() != list.front()) {
+    list.push_back(&step_kernels());
+  }
+  return list;
+}
+
+void expect_same_bits(const Recipe& recipe, const Product& product, const std::string& what) {
+  const WeightMatrix weight(product.weights, "w");
+  const auto expected = recipe_matmul_plain(recipe, product.x, weight, 1);
+  for (size_t i = 0; i < kernels().size(); ++i) {
+    const auto got = recipe_matmul(recipe, product.x, weight, 2, *kernels()[i]);
+    ASSERT_EQ(got.size(), expected.size());
+    for (size_t n = 0; n < got.size(); ++n) {
+      const bool both_nan = std::isnan(got[n]) && std::isnan(expected[n]);
+      ASSERT_TRUE(both_nan || std::bit_cast<uint32_t>(got[n]) == std::bit_cast<uint32_t>(expected[n]))
+          << recipe.name << " " << what << ", kernels " << i << ", output " << n << ": " << got[n] << " for "
+          << expected[n];
+    }
+  }
+  EXPECT_EQ(std::fegetround(), FE_TONEAREST);
+}
+
+constexpr Shape kWhole{3, 32, 256};
+constexpr Shape kRagged{2, 21, 331};
+
+TEST(TensorCoreMatmul, Fp8_HasTheBitsOfTheDefinition) {
+  for (const auto& recipe : linear_recipes()) {
+    if (recipe->name == "ampere") {
+      continue;  // has no FP8
+    }
+    expect_same_bits(*recipe, fp8_product(kWhole, 1, false), "ordinary");
+    for (uint32_t seed = 0; seed < 6; ++seed) {
+      expect_same_bits(*recipe, fp8_product(kWhole, seed, true), "hostile");
+    }
+    expect_same_bits(*recipe, fp8_product(kRagged, 2, true), "ragged");
+  }
+}
+
+TEST(TensorCoreMatmul, Bf16_HasTheBitsOfTheDefinition) {
+  for (const char* name : {"hopper", "ampere"}) {
+    const Recipe& recipe = *find_linear_recipe(name);
+    expect_same_bits(recipe, bf16_product(kWhole, 1, false), "ordinary");
+    for (uint32_t seed = 0; seed < 6; ++seed) {
+      expect_same_bits(recipe, bf16_product(kWhole, seed, true), "hostile");
+    }
+    expect_same_bits(recipe, bf16_product(kRagged, 2, true), "ragged");
+  }
+}
+
+TEST(TensorCoreMatmul, SplitsOfK_HaveTheBitsOfTheDefinition) {
+  for (const int num_splits : {2, 3, 7}) {
+    for (const bool descending : {false, true}) {
+      Recipe recipe = *find_linear_recipe("hopper");
+      recipe.chunks = {.num_splits = num_splits, .descending = descending};
+      expect_same_bits(recipe, bf16_product(kRagged, 3, true), "split");
+    }
+  }
+}
+
+// Rules that no kernel takes, and ones that it takes at its limits.
+TEST(TensorCoreMatmul, StatedArithmetic_HasTheBitsOfTheDefinition) {
+  for (const char* unit : {R"("products": 16, "align_bits": 24, "align_rounding": "down", "result_bits": 23)",
+                           R"("products": 8, "align_bits": 40, "result_bits": 23, "result_rounding": "nearest_even")",
+                           R"("products": 32, "align_bits": 15, "result_bits": 12)",
+                           R"("products": 32, "align_bits": 16, "result_bits": 16)",
+                           R"("products": 64, "align_bits": 40, "result_bits": 20)",
+                           R"("products": 5, "align_bits": 11, "result_bits": 19)"}) {
+    const std::string file = std::string(R"({"name": "stated", "units": [{"inputs": ["e4m3fn", "bf16"], )") + unit +
+                             R"(}], "promotion": {"every": 64, "form": "add_scales_first"}})";
+    const Recipe recipe = parse_arithmetic(file, "test");
+    expect_same_bits(recipe, fp8_product(kRagged, 4, true), unit);
+    expect_same_bits(recipe, bf16_product(kRagged, 5, true), unit);
+  }
+}
+
+TEST(TensorCoreMatmul, Ampere_RefusesFp8) {
+  const auto product = fp8_product(kWhole, 1, false);
+  const WeightMatrix weight(product.weights, "w");
+  EXPECT_THROW(recipe_matmul(*find_linear_recipe("ampere"), product.x, weight, 1), model::InputError);
+}
+
+}  // namespace
+}  // namespace reference::tensor_core
