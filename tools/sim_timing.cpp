@@ -13,11 +13,13 @@
 #include "simulator/calibrate.hpp"
 #include "simulator/deployment.hpp"
 #include "simulator/estimate_tables.hpp"
+#include "simulator/step_records.hpp"
 #include "simulator/validate.hpp"
 #include "tools/cli.hpp"
 #include "tools/sim_deployment.hpp"
 #include "tools/sim_flags.hpp"
 #include "tools/sim_moe.hpp"
+#include "version.hpp"
 
 namespace tools {
 namespace {
@@ -45,13 +47,29 @@ SimCommand add_estimate(CLI::App& app) {
 
 SimCommand add_explain(CLI::App& app) {
   CLI::App* command = app.add_subcommand("explain", "where the time of a step and of a prompt goes; leaves add up");
-  const auto flags = std::make_shared<DeploymentFlags>();
-  add_deployment(*command, *flags);
+  struct ExplainFlags {
+    DeploymentFlags deployment;
+    std::string records;
+  };
+  const auto flags = std::make_shared<ExplainFlags>();
+  add_deployment(*command, flags->deployment);
+  command->add_option(
+      "--records",
+      flags->records,
+      "write the decode step as op records, simulated and limit (docs/op-records.md), in place of tables");
   return {command, [flags] {
-            const simulator::Deployment deployment = deployment_of(*flags);
-            const auto fits = simulator::choose_fits(calibrations(flags->calibration), deployment.hardware);
-            simulator::MoeCurves curves = curves_of(*flags);
-            print_tables(simulator::explain_tables(simulator::serve(deployment, fits, curves), fits), flags->output);
+            const simulator::Deployment deployment = deployment_of(flags->deployment);
+            const auto fits = simulator::choose_fits(calibrations(flags->deployment.calibration), deployment.hardware);
+            simulator::MoeCurves curves = curves_of(flags->deployment);
+            if (!flags->records.empty()) {
+              model::OpRecordFile file = simulator::step_records(deployment, fits, curves, DSV3_COMMIT);
+              file.header.insert(file.header.begin(),
+                                 "model=" + flags->deployment.request.model.value_or("deepseek-v3"));
+              model::write_op_records(flags->records, file);
+              return kExitOk;
+            }
+            print_tables(simulator::explain_tables(simulator::serve(deployment, fits, curves), fits),
+                         flags->deployment.output);
             return kExitOk;
           }};
 }

@@ -89,6 +89,7 @@ void add_infer_options(CLI::App& app, InferFlags& flags) {
   app.add_flag("--json", flags.json, "print JSON in place of text");
   app.add_option("--stats", flags.stats, "json: counts and times, last line of stderr")->check(CLI::IsMember({"json"}));
   app.add_option("--trace-routing", flags.trace_file, "write experts and weights of every token and layer as CSV");
+  app.add_option("--trace", flags.op_trace_file, "write the wall time of every op as op records (docs/op-records.md)");
 }
 
 }  // namespace tools

@@ -39,7 +39,8 @@ struct InferFlags {
   int64_t page_rows = 64;  // 0: as many as the longest sequence needs, so that each lies in one piece
   bool json = false;
   std::string stats;
-  std::string trace_file;
+  std::string trace_file;      // routing
+  std::string op_trace_file;
 };
 
 inline constexpr int64_t kDefaultNewTokens = 128;

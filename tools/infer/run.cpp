@@ -12,17 +12,47 @@
 #include <numeric>
 
 #include "model/atomic_file.hpp"
+#include "model/op_record.hpp"
 #include "reference/generate/generator.hpp"
+#include "reference/simd/kernels.hpp"
 #include "text/stream_decoder.hpp"
+#include "tools/bench/machine.hpp"
 #include "tools/infer/requests.hpp"
 #include "tools/infer/routing_trace.hpp"
 #include "tools/infer/stop_strings.hpp"
+#include "tools/op_trace.hpp"
 #include "tools/prompt_text.hpp"
+#include "version.hpp"
 
 namespace tools {
 namespace {
 
 using nlohmann::ordered_json;
+
+// Shows a generation to several probes.
+class Probes : public reference::StepProbe {
+ public:
+  void add(reference::StepProbe& probe) { probes_.push_back(&probe); }
+  // Null when nobody watches.
+  reference::StepProbe* get() { return probes_.empty() ? nullptr : this; }
+
+  void enter_step(std::vector<reference::RowOrigin> rows) override {
+    for (reference::StepProbe* probe : probes_) {
+      probe->enter_step(rows);
+    }
+  }
+  [[nodiscard]] bool wants(const model::Op& op) const override {
+    return std::ranges::any_of(probes_, [&](const auto* probe) { return probe->wants(op); });
+  }
+  void see(const model::Op& op, const model::TensorView& value) override {
+    for (reference::StepProbe* probe : probes_) {
+      probe->see(op, value);
+    }
+  }
+
+ private:
+  std::vector<reference::StepProbe*> probes_;
+};
 
 // What one request has produced so far.
 class Output {
@@ -192,9 +222,16 @@ int run_infer(InferFlags flags) {
   std::vector<Output> outputs(requests.size(), Output(tokenizer, flags.stop));
 
   RoutingTrace trace(checkpoint.hash, prompt_lens(requests));
+  OpTrace op_trace(prompt_lens(requests));
+  Probes probes;
   std::optional<model::AtomicFile> trace_file;  // opened before the work: a place that cannot be written is said now
   if (!flags.trace_file.empty()) {
     trace_file.emplace(flags.trace_file);
+    probes.add(trace);
+  }
+  if (!flags.op_trace_file.empty()) {
+    model::AtomicFile can_be_written(flags.op_trace_file);
+    probes.add(op_trace);
   }
   reference::Generator generator(
       *checkpoint.weights, rules_of(flags.mode), flags.num_threads, options_of(flags, requests));
@@ -207,7 +244,7 @@ int run_infer(InferFlags flags) {
         }
         return !outputs[request].stopped();
       },
-      trace_file ? &trace : nullptr);
+      probes.get());
   for (size_t r = 0; r < outputs.size(); ++r) {
     const std::string rest = outputs[r].finish();
     if (json) {
@@ -219,6 +256,18 @@ int run_infer(InferFlags flags) {
   if (trace_file) {
     trace_file->write(std::as_bytes(std::span(trace.text())));
     trace_file->commit();
+  }
+  if (!flags.op_trace_file.empty()) {
+    model::write_op_records(
+        flags.op_trace_file,
+        {.header = {"model=" + flags.checkpoint,
+                    "gpus=0",
+                    fmt::format("engine=CPU reference, {}, {} threads",
+                                reference::simd::level_name(reference::simd::kernels().level),
+                                flags.num_threads),
+                    "times: wall time of the CPU reference between two results, median over steps"},
+         .records = op_trace.records(
+             config, {.source = model::RecordSource::kReference, .device = cpu_name(), .commit = DSV3_COMMIT})});
   }
   if (flags.stats == "json") {
     fmt::print(stderr, "{}\n", stats_json(generator.stats(), outputs, batch).dump());
