@@ -6,6 +6,9 @@
 #include <cmath>
 #include <set>
 
+#include "report/findings.hpp"
+#include "report/json_numbers.hpp"
+
 namespace report {
 namespace {
 
@@ -14,14 +17,6 @@ using nlohmann::ordered_json;
 constexpr size_t kMostRows = 16000;     // of all scenarios together: a page of 3 MB
 constexpr size_t kMostVerified = 8000;  // likewise
 constexpr size_t kMostChanges = 2000;
-
-// Six digits are more than any time here has.
-ordered_json rounded(const std::optional<double>& value) {
-  if (!value) {
-    return nullptr;
-  }
-  return std::stod(fmt::format("{:.6g}", *value));
-}
 
 // Texts by number, in the order of first use.
 class Dictionary {
@@ -49,52 +44,6 @@ std::string id_pattern(const Row& row) {
     }
   }
   return row.op;
-}
-
-// Sums over layers of one op.
-struct OpSum {
-  std::string op;  // without the layer
-  Phase phase = Phase::kOther;
-  int64_t num_rows = 0;
-  double flops = 0;
-  double bytes = 0;
-  std::vector<std::optional<double>> us = {};  // of each series; absent where no row has a time
-};
-
-void add_to(std::optional<double>& sum, const std::optional<double>& value) {
-  if (value) {
-    sum = sum.value_or(0) + *value;
-  }
-}
-
-std::vector<OpSum> sums_by_op(const Scenario& scenario) {
-  std::map<std::pair<Phase, std::string>, size_t> places;
-  std::vector<OpSum> sums;
-  for (const Row& row : scenario.rows) {
-    const std::string name = id_in_layer(row.op);
-    const auto [place, is_new] = places.try_emplace({row.phase, name}, sums.size());
-    if (is_new) {
-      sums.push_back(
-          {.op = name, .phase = row.phase, .us = std::vector<std::optional<double>>(scenario.series.size())});
-    }
-    OpSum& sum = sums[place->second];
-    ++sum.num_rows;
-    sum.flops += static_cast<double>(row.flops);
-    sum.bytes += static_cast<double>(row.roofline_bytes());
-    for (size_t s = 0; s < scenario.series.size(); ++s) {
-      add_to(sum.us[s], row.cells[s].time_us);
-    }
-  }
-  return sums;
-}
-
-template <typename Number>
-ordered_json rounded_list(const std::vector<Number>& values) {
-  ordered_json list = ordered_json::array();
-  for (const Number& value : values) {
-    list.push_back(rounded(value));
-  }
-  return list;
 }
 
 ordered_json series_json(const Scenario& scenario) {
@@ -234,6 +183,7 @@ ordered_json journey_json(const Scenario& scenario) {
     }
     if (num_rows > 0) {
       list.push_back({{"row", journey_row_name(journey)},
+                      {"rows", num_rows},
                       {"first", *layers.begin()},
                       {"last", *layers.rbegin()},
                       {"layers", layers.size()},
@@ -254,46 +204,6 @@ ordered_json hardware_json(const simulator::Hardware& hardware) {
           {"memory_gb_per_s", figure(hardware.memory_gb_per_s)},
           {"nvlink_gb_per_s", figure(hardware.nvlink_gb_per_s)},
           {"nic_gb_per_s", figure(hardware.nic_gb_per_s)}};
-}
-
-// The largest of a value over ops, as rows of (op, phase, time, other, value).
-template <typename Value>
-ordered_json largest(const std::vector<OpSum>& sums, size_t most, Value value) {
-  std::vector<std::pair<double, const OpSum*>> sorted;
-  for (const OpSum& sum : sums) {
-    if (value(sum) > 0) {
-      sorted.emplace_back(value(sum), &sum);
-    }
-  }
-  std::ranges::sort(sorted, std::greater{}, &std::pair<double, const OpSum*>::first);
-  sorted.resize(std::min(most, sorted.size()));
-  ordered_json list = ordered_json::array();
-  for (const auto& [number, sum] : sorted) {
-    list.push_back({{"op", sum->op},
-                    {"phase", phase_name(sum->phase)},
-                    {"rows", sum->num_rows},
-                    {"us", rounded_list(sum->us)},
-                    {"value", rounded(number)}});
-  }
-  return list;
-}
-
-ordered_json findings_json(const Scenario& scenario, const std::vector<OpSum>& sums) {
-  const size_t main = scenario.main_series();
-  ordered_json findings{{"costs", largest(sums, 5, [&](const OpSum& sum) { return sum.us[main].value_or(0); })},
-                        {"gaps", ordered_json::array()}};
-  for (size_t r = 0; r < scenario.ratios.size(); ++r) {
-    const Ratio& ratio = scenario.ratios[r];
-    if (ratio.above == main) {
-      // An op without a limit has no gap: nothing says what it could do.
-      const auto gap_us = [&](const OpSum& sum) {
-        const double below = sum.us[ratio.below].value_or(0);
-        return below > 0 ? sum.us[ratio.above].value_or(0) - below : 0;
-      };
-      findings["gaps"].push_back({{"ratio", r}, {"ops", largest(sums, 3, gap_us)}});
-    }
-  }
-  return findings;
 }
 
 ordered_json scenario_json(const Scenario& scenario, const Report& report, size_t most_rows, ordered_json& notices) {

@@ -4,84 +4,26 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <set>
+#include <sstream>
 #include <tuple>
 #include <unordered_map>
 
 #include "model/check.hpp"
+#include "report/joiner.hpp"
 
 namespace report {
 namespace {
 
-using model::OpRecord;
 using model::RecordSource;
 
 constexpr double kClosestContext = 0.1;  // share by which contexts of one step may differ
 
-bool is_host_peak(const OpRecord& record) {
-  return record.op.starts_with("host.");
-}
-
-// What has to agree for two records to be of the same step.
-struct StepKey {
-  std::string config_hash;
-  std::string phase;
-  int64_t batch = 0;
-  int64_t tokens = 0;
-  int64_t context_len = 0;
-
-  auto operator<=>(const StepKey&) const = default;
-};
-
-// Records of one source, device and layout; in one step.
-struct Group {
-  StepKey step;
-  RecordSource source = RecordSource::kLimit;
-  std::string device;
-  std::string layout;
-  const RecordFile* file = nullptr;
-  std::vector<const OpRecord*> records = {};
-  std::set<std::string> commits = {};
-
-  [[nodiscard]] bool is_deployment() const {
-    return source == RecordSource::kSimulated || source == RecordSource::kLimit || source == RecordSource::kCuda;
-  }
-};
-
-std::vector<Group> groups_of(const std::vector<RecordFile>& files) {
-  using Key = std::tuple<StepKey, RecordSource, std::string, std::string>;
-  std::map<Key, size_t> places;
-  std::vector<Group> groups;
-  for (const RecordFile& file : files) {
-    const std::string layout = file.header("layout");
-    size_t last = 0;
-    for (const OpRecord& record : file.content.records) {
-      if (is_host_peak(record)) {
-        continue;
-      }
-      StepKey step{record.config_hash, record.phase, record.batch, record.tokens, record.context_len};
-      const auto fits = [&](const Group& group) {
-        return group.source == record.source && group.step == step && group.device == record.device &&
-               group.layout == layout;
-      };
-      if (groups.empty() || !fits(groups[last])) {
-        const auto [place, is_new] = places.emplace(Key(step, record.source, record.device, layout), groups.size());
-        if (is_new) {
-          groups.push_back({std::move(step), record.source, record.device, layout, &file});
-        }
-        last = place->second;
-      }
-      groups[last].records.push_back(&record);
-      groups[last].commits.insert(record.commit);
-    }
-  }
-  return groups;
-}
-
 std::optional<HostPeaks> host_peaks(const std::vector<RecordFile>& files, const std::string& device) {
   HostPeaks peaks{.device = device};
   for (const RecordFile& file : files) {
-    for (const OpRecord& record : file.content.records) {
+    for (const model::OpRecord& record : file.content.records) {
       if (!is_host_peak(record) || record.device != device || record.time_us <= 0) {
         continue;
       }
@@ -91,138 +33,6 @@ std::optional<HostPeaks> host_peaks(const std::vector<RecordFile>& files, const 
   }
   return peaks.flops_per_us > 0 && peaks.bytes_per_us > 0 ? std::optional(peaks) : std::nullopt;
 }
-
-std::string series_title(RecordSource source, const std::string& device) {
-  switch (source) {
-    case RecordSource::kCuda: return "measured, " + device;
-    case RecordSource::kReference: return "CPU reference, " + device;
-    case RecordSource::kEmulated: return "emulated";
-    case RecordSource::kSimulated: return "simulated, " + device;
-    case RecordSource::kLimit: return "limit, " + device;
-  }
-  model::throw_check_error(__FILE__, __LINE__, "unknown record source");
-}
-
-// Rows of a scenario by op, filled group by group.
-class Joiner {
- public:
-  Joiner(Scenario& scenario, std::vector<Notice>& notices) : scenario_(scenario), notices_(notices) {}
-
-  void add(const Group& group) {
-    const size_t index = scenario_.series.size();
-    const bool is_emulated = group.source == RecordSource::kEmulated;
-    Series series{
-        .source = group.source,
-        .clock = group.source == RecordSource::kReference || is_emulated ? Series::Clock::kCpu : Series::Clock::kGpu,
-        .title = series_title(group.source, group.device),
-        .origin = fmt::format("{}; {}commit {}",
-                              group.file->name,
-                              group.file->header("engine").empty() ? "" : group.file->header("engine") + "; ",
-                              fmt::join(group.commits, ", ")),
-        .is_measured = group.source == RecordSource::kCuda || group.source == RecordSource::kReference};
-    if (group.commits.size() > 1) {
-      notices_.push_back({fmt::format("{}: {} holds records of {} commits ({})",
-                                      group.file->name,
-                                      series.title,
-                                      group.commits.size(),
-                                      fmt::join(group.commits, ", "))});
-    }
-    std::set<std::pair<size_t, int64_t>> seen;
-    int64_t num_repeated = 0;
-    std::string repeated;
-    for (const OpRecord* record : group.records) {
-      const size_t row = row_of(*record);
-      if (!seen.emplace(row, record->rank).second) {
-        repeated = num_repeated++ == 0 ? record->op : repeated;
-        continue;
-      }
-      if (!is_emulated) {
-        fill(scenario_.rows[row], index, *record);
-        series.rank_us[record->rank][scenario_.rows[row].phase] += record->time_us;
-      }
-    }
-    if (num_repeated > 0) {
-      notices_.push_back({fmt::format("{}: {} rows of {} repeat an op and rank (first: {}): the first of each counts",
-                                      group.file->name,
-                                      num_repeated,
-                                      series.title,
-                                      repeated)});
-    }
-    if (is_emulated) {
-      notices_.push_back(
-          {fmt::format("{}: {} ops ran in the emulation: their counted bytes and FLOPs are shown, no time",
-                       group.file->name,
-                       group.records.size()),
-           false});
-      return;
-    }
-    scenario_.series.push_back(std::move(series));
-  }
-
-  // Puts rows that only some sources have where they belong: behind the last op of their layer, engine rows at the end.
-  void order() {
-    std::map<int64_t, size_t> last_of_layer;
-    for (size_t i = 0; i < scenario_.rows.size(); ++i) {
-      if (scenario_.rows[i].phase != Phase::kWaiting) {
-        last_of_layer[scenario_.rows[i].layer] = i;
-      }
-    }
-    std::vector<std::pair<std::pair<size_t, int>, size_t>> places;
-    for (size_t i = 0; i < scenario_.rows.size(); ++i) {
-      const Row& row = scenario_.rows[i];
-      const size_t place = row.phase == Phase::kEngine ? scenario_.rows.size()
-                           : row.phase == Phase::kWaiting && last_of_layer.contains(row.layer)
-                               ? last_of_layer[row.layer]
-                               : i;
-      places.push_back({{place, place == i ? 0 : 1}, i});
-    }
-    std::ranges::stable_sort(places, {}, &std::pair<std::pair<size_t, int>, size_t>::first);
-    std::vector<Row> rows;
-    for (const auto& [place, i] : places) {
-      rows.push_back(std::move(scenario_.rows[i]));
-      rows.back().cells.resize(scenario_.series.size());
-    }
-    scenario_.rows = std::move(rows);
-  }
-
- private:
-  size_t row_of(const OpRecord& record) {
-    const auto [place, is_new] = rows_.try_emplace(record.op, scenario_.rows.size());
-    if (is_new) {
-      const Phase phase = phase_of(record.op, record.kind);
-      const bool crosses = scenario_.num_gpus > static_cast<int64_t>(scenario_.hardware.nvlink_domain_gpus.value);
-      scenario_.rows.push_back({.op = record.op,
-                                .kind = record.kind,
-                                .layer = record.layer,
-                                .phase = phase,
-                                .lane = lane_of(phase, record.kind, crosses),
-                                .dtype = record.dtype});
-    }
-    // Costs of a deployment's share win over whatever was there before: groups come in that order.
-    Row& row = scenario_.rows[place->second];
-    const bool has_costs = row.flops > 0 || row.roofline_bytes() > 0 || row.wire_bytes > 0;
-    if (!has_costs) {
-      row.flops = record.flops;
-      row.weight_bytes = record.weight_bytes;
-      row.kv_bytes = record.kv_bytes;
-      row.wire_bytes = record.wire_bytes;
-    }
-    row.activation_bytes = std::max(row.activation_bytes, record.activation_bytes);
-    return place->second;
-  }
-
-  static void fill(Row& row, size_t series, const OpRecord& record) {
-    row.cells.resize(std::max(row.cells.size(), series + 1));
-    TimedCell& cell = row.cells[series];
-    if (!cell.time_us || record.time_us > *cell.time_us) {
-      cell = {record.time_us, record.time_us_p10, record.time_us_p90, record.repetitions, record.rank};
-    }
-  }
-
-  Scenario& scenario_;
-  std::vector<Notice>& notices_;
-  std::unordered_map<std::string, size_t> rows_;
-};
 
 void set_journey(Scenario& scenario) {
   std::set<int64_t> moe_layers;
@@ -255,18 +65,20 @@ void add_rooflines(Scenario& scenario) {
   const bool has_cpu = scenario.find(RecordSource::kReference).has_value();
   if (has_cpu && scenario.host) {
     const HostPeaks& host = *scenario.host;
-    add_computed(scenario,
-                 {.source = RecordSource::kLimit,
-                  .clock = Series::Clock::kCpu,
-                  .title = "CPU roofline",
-                  .origin = fmt::format("counted bytes and FLOPs over measured {:.1f} GB/s and {:.1f} GFLOP/s of {}",
-                                        host.bytes_per_us / 1e3,
-                                        host.flops_per_us / 1e3,
-                                        host.device)},
-                 [&](const Row& row) {
-                   return std::max(static_cast<double>(row.roofline_bytes()) / host.bytes_per_us,
-                                   static_cast<double>(row.flops) / host.flops_per_us);
-                 });
+    add_computed(
+        scenario,
+        {.source = RecordSource::kLimit,
+         .clock = Series::Clock::kCpu,
+         .title = "CPU roofline",
+         .origin = fmt::format("counted bytes and FLOPs over measured {:.1f} GB/s of memory and {:.1f} GFLOP/s of {}; "
+                               "weights that fit a cache can be faster",
+                               host.bytes_per_us / 1e3,
+                               host.flops_per_us / 1e3,
+                               host.device)},
+        [&](const Row& row) {
+          return std::max(static_cast<double>(row.roofline_bytes()) / host.bytes_per_us,
+                          static_cast<double>(row.flops) / host.flops_per_us);
+        });
   }
   if (!has_limit) {
     add_computed(scenario,
@@ -308,7 +120,9 @@ void report_gaps(const Scenario& scenario, std::vector<Notice>& notices) {
         missing = num_missing++ == 0 ? row.op : missing;
       }
       for (const Ratio& ratio : scenario.ratios) {
-        if (ratio.above != s || scenario.series[ratio.below].source != RecordSource::kLimit) {
+        // A small model's weights may come from a cache, so a CPU may beat the rate of its memory.
+        if (ratio.above != s || series.clock == Series::Clock::kCpu ||
+            scenario.series[ratio.below].source != RecordSource::kLimit) {
           continue;
         }
         const auto& limit = row.cells[ratio.below].time_us;
@@ -346,8 +160,9 @@ simulator::Hardware hardware_of(const std::string& device, const std::string& fa
 }
 
 std::string model_name(const RecordFile& file, const StepKey& step) {
-  const std::string name = file.header("model");
-  return name.empty() ? "config " + step.config_hash : name;
+  const std::filesystem::path path = file.header("model");
+  const auto name = path.filename() == "checkpoint" ? path.parent_path().filename() : path.filename();
+  return name.empty() ? "config " + step.config_hash : name.string();
 }
 
 bool same_step(const StepKey& left, const StepKey& right) {
@@ -355,6 +170,17 @@ bool same_step(const StepKey& left, const StepKey& right) {
   const auto b = static_cast<double>(right.context_len);
   return left.config_hash == right.config_hash && left.phase == right.phase && left.batch == right.batch &&
          left.tokens == right.tokens && std::abs(a - b) <= kClosestContext * std::max(a, b);
+}
+
+// "tp8 pp1 dp1 ep1" -> "tp8": degrees of one go without saying.
+std::string short_layout(const std::string& layout) {
+  std::istringstream words(layout);
+  std::string text;
+  for (std::string word; words >> word;) {
+    const bool is_one = word.size() == 3 && word[2] == '1';
+    text += is_one ? "" : (text.empty() ? "" : " ") + word;
+  }
+  return text;
 }
 
 Scenario start_scenario(const Group& group, const std::string& gpu, bool is_deployment) {
@@ -371,16 +197,16 @@ Scenario start_scenario(const Group& group, const std::string& gpu, bool is_depl
   scenario.num_gpus = !gpus.empty() && gpus.find_first_not_of("0123456789") == std::string::npos && gpus.size() < 7
                           ? std::stoll(gpus)
                           : 0;
-  scenario.title =
-      fmt::format("{}, {}, {} {}, {} cached, {}",
-                  scenario.model,
-                  phase,
-                  tokens,
-                  tokens == 1 ? "token" : "tokens",
-                  context,
-                  !is_deployment          ? "on a CPU"
-                  : scenario.num_gpus > 1 ? fmt::format("{} x {}, {}", scenario.num_gpus, group.device, group.layout)
-                                          : group.device);
+  scenario.title = fmt::format(
+      "{}, {}, {} {}, {} cached, {}",
+      scenario.model,
+      phase,
+      tokens,
+      tokens == 1 ? "token" : "tokens",
+      context,
+      !is_deployment          ? "on a CPU"
+      : scenario.num_gpus > 1 ? fmt::format("{} x {}, {}", scenario.num_gpus, group.device, short_layout(group.layout))
+                              : group.device);
   return scenario;
 }
 

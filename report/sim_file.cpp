@@ -65,7 +65,11 @@ std::vector<SimTable> read_sim_file(const std::filesystem::path& path, std::vect
   for (const auto& [name, value] : root.items()) {
     const auto known = std::ranges::find(known_tables(), name, &KnownTable::name);
     if (known == known_tables().end()) {
-      others.push_back(name);
+      // What the same commands print beside them.
+      constexpr std::array<std::string_view, 6> kBeside{"costs", "notes", "ranks", "tokens", "decode_step", "prompt"};
+      if (std::ranges::find(kBeside, name) == kBeside.end()) {
+        others.push_back(name);
+      }
       continue;
     }
     const bool is_list = value.is_array();

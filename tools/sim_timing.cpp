@@ -11,6 +11,7 @@
 #include "model/atomic_file.hpp"
 #include "model/check.hpp"
 #include "simulator/calibrate.hpp"
+#include "simulator/calibrate_records.hpp"
 #include "simulator/deployment.hpp"
 #include "simulator/estimate_tables.hpp"
 #include "simulator/step_records.hpp"
@@ -76,6 +77,8 @@ SimCommand add_explain(CLI::App& app) {
 
 struct CalibrateFlags {
   std::string tables;
+  std::string records;
+  std::string system;
   std::string silicon;
   std::string out;
   OutputFlags output;
@@ -93,9 +96,20 @@ int run_calibrate(const CalibrateFlags& flags) {
     }
     return kExitOk;
   }
-  const std::vector<simulator::Calibration> fitted = simulator::calibrate(flags.tables);
+  std::vector<simulator::Calibration> fitted;
+  std::vector<simulator::Calibration> others;
+  if (flags.records.empty()) {
+    fitted = simulator::calibrate(flags.tables);
+  } else {
+    const simulator::Hardware hardware = simulator::load_hardware(flags.system);
+    fitted = {simulator::calibrate_records(flags.records, hardware)};
+    // An estimate needs every family: what the records lack comes from the built-in constants.
+    others = simulator::built_in_calibrations();
+    std::erase_if(others, [&](const auto& calibration) { return calibration.gpu == hardware.name; });
+  }
   if (!flags.out.empty()) {
-    write_text(flags.out, simulator::calibration_json(fitted));
+    others.insert(others.end(), fitted.begin(), fitted.end());
+    write_text(flags.out, simulator::calibration_json(others));
   }
   print_tables({simulator::calibration_table(fitted)}, flags.output);
   return kExitOk;
@@ -107,8 +121,13 @@ SimCommand add_calibrate(CLI::App& app) {
   const auto flags = std::make_shared<CalibrateFlags>();
   auto* group = command->add_option_group("source", "what to fit to");
   group->add_option("--tables", flags->tables, "directory of timing tables (docs/simulator.md names them)");
+  auto* records = group->add_option(
+      "--records", flags->records, "op records of linears, as dsv3-bench reference --out writes them");
   group->add_option("--silicon", flags->silicon, "end-to-end rows: fits the engines' constants to half of them");
   group->require_option(1);
+  auto* system = command->add_option("--system", flags->system, "with --records: the hardware file of their device");
+  records->needs(system);
+  system->needs(records);
   command->add_option("--out", flags->out, "write the constants as JSON");
   add_output(*command, flags->output);
   return {command, [flags] { return run_calibrate(*flags); }};

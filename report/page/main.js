@@ -48,7 +48,7 @@ function start() {
   const box = document.getElementById("scenarios");
   data.scenarios.forEach((scenario, i) => {
     const [name, ...rest] = scenario.title.split(", ");
-    box.append(el("button", {type: "button", role: "radio", "aria-checked": "false", onclick: () => chooseScenario(i)}, fileNameOrModel(name), el("small", {}, rest.join(", "))));
+    box.append(el("button", {type: "button", role: "radio", "aria-checked": "false", onclick: () => chooseScenario(i)}, name, el("small", {}, rest.join(", "))));
   });
   box.onkeydown = event => {
     const step = {ArrowRight: 1, ArrowLeft: -1}[event.key];
@@ -71,11 +71,5 @@ function start() {
 }
 
 function redraw() { for (const again of redraws) again(); }
-
-// "golden/data/mini/checkpoint" -> "mini"
-function fileNameOrModel(name) {
-  const parts = name.split("/").filter(part => part && part !== "checkpoint");
-  return parts[parts.length - 1] || name;
-}
 
 start();

@@ -68,8 +68,8 @@ function skewTile(scenario) {
   const measured = scenario.series.find(item => item.measured && item.ranks.length > 1);
   if (measured) {
     const totals = measured.ranks.map(rank => sum(rank.us)), mean = sum(totals) / totals.length, most = Math.max(...totals);
-    return tile(most > 1.1 * mean ? "bad" : "good", "What does skew cost?", [timeText(most - mean), el("small", {}, ` slowest rank over the mean of ${totals.length}`)],
-      el("p", {}, `Rank ${measured.ranks[totals.indexOf(most)].rank} is the slowest.`));
+    return tile(most > 1.1 * mean ? "bad" : "good", "What does skew cost?", [timeText(most - mean), el("small", {}, " slowest rank over mean")],
+      el("p", {}, `Rank ${measured.ranks[totals.indexOf(most)].rank} is the slowest of ${totals.length}, ${ratioText(most / mean)} the mean; times of ops added up by rank.`));
   }
   return tile("plain", "What does skew cost?", "nothing here", el("p", {}, scenario.gpus > 1 ? "Every rank holds a slice of every expert in this layout: no rank waits for another." : "One rank: nobody waits."), eplbText());
 }
@@ -92,12 +92,19 @@ function findings(scenario) {
     list.gaps.map(gap => {
       const ratio = scenario.ratios[gap.ratio];
       return short(`Biggest gaps, ${ratio.title}`, gap.ops, row => [name(row), el("td", {}, `+${timeText(row.value)}`), el("td", {}, ratioText(row.us[ratio.above] / row.us[ratio.below]))]);
-    })));
+    }),
+    list.layers.length ? short(`Layers that stand out, ${series.title}`, list.layers, row => [el("td", {class: "text"}, `layer ${row.layer}`), el("td", {}, timeText(row.us)), el("td", {}, `+${timeText(row.more)} over the median of its ops`)]) : null));
+}
+
+function regressionNotice() {
+  const regression = data.regression;
+  if (!regression || regression.slower + regression.faster === 0) return null;
+  return el("div", {class: "notice" + (regression.slower ? " warning" : ""), role: "note"}, `Against the baseline: ${regression.slower} records slower, ${regression.faster} faster, ${regression.same} the same. `, el("a", {href: "#regression"}, "Which"));
 }
 
 function summarySection(scenario) {
   const warnings = data.notices.filter(notice => notice.warning);
-  return el("div", {}, warnings.map(notice => el("div", {class: "notice warning", role: "note"}, notice.text)),
+  return el("div", {}, warnings.map(notice => el("div", {class: "notice warning", role: "note"}, notice.text)), regressionNotice(),
     el("div", {class: "tiles"}, rightTile(scenario), timeTile(scenario), limitTile(scenario), skewTile(scenario)),
     el("div", {style: "height:.9rem"}), findings(scenario));
 }

@@ -22,7 +22,7 @@ class BrowserTest(unittest.TestCase):
     def setUpClass(cls):
         cls.temporary = tempfile.TemporaryDirectory()
         inputs = Inputs(cls.temporary.name)
-        cls.page = inputs.page("--baseline", inputs.v3)
+        cls.page = inputs.page("--baseline", inputs.old_cuda)
         cls.browser = Browser()
 
     @classmethod
@@ -115,7 +115,7 @@ class BrowserTest(unittest.TestCase):
 def take_pictures(folder):
     with tempfile.TemporaryDirectory() as temporary:
         inputs = Inputs(temporary)
-        page = inputs.page("--baseline", inputs.v3)
+        page = inputs.page("--baseline", inputs.old_cuda)
         for dark in (False, True):
             for width in (1400, 800):
                 browser = Browser(width=width, dark=dark)

@@ -26,6 +26,19 @@ def records(path):
     return [dict(zip(names, line.split(","))) for line in lines[1:]]
 
 
+def made_up_run(source, path, factor=1.0):
+    """A run that nobody made: twice the limit on two ranks, layer 40 three times slower than the others."""
+    lines = [COLUMNS]
+    for row in records(source):
+        if row["source"] != "limit":
+            continue
+        for rank in range(2):
+            time_us = (2 * float(row["time_us"]) + 1) * (1 + .1 * rank) * (3 if row["layer"] == "40" else 1) * factor
+            lines.append(",".join([*list(row.values())[:4], str(rank), *list(row.values())[5:14], f"{time_us:.6g}", f"{.98 * time_us:.6g}",
+                                   f"{1.02 * time_us:.6g}", "100", "cuda", *list(row.values())[19:]]))
+    pathlib.Path(path).write_text("# model=deepseek-v3\n# layout=tp8 pp1 dp1 ep1\n# gpus=8\n# engine=made up\n" + "\n".join(lines) + "\n")
+
+
 class Inputs:
     """Files in a folder: V3 on 8 H200 and on wide EP, tables of dsv3-sim, a verdict, and a run with its baseline."""
 
@@ -38,6 +51,9 @@ class Inputs:
         self.mini = self.folder / "mini.csv"
         output("dsv3-infer", "--checkpoint", MINI / "checkpoint", "--prompt-ids", "1,2,3,4,5,6,7,8", "--max-new-tokens", 16,
                "--ignore-eos", "--threads", 1, "--trace", self.mini)
+        self.cuda, self.old_cuda = self.folder / "cuda.csv", self.folder / "old_cuda.csv"
+        made_up_run(self.v3, self.cuda)
+        made_up_run(self.v3, self.old_cuda, .8)
         self.sim = []
         for name, arguments in {"estimate": ["estimate", "--preset", "h200-tp8"],
                                 "skew": ["skew", "--ep", 32, "--batch", 64, "--steps", 5, "--loads"],
@@ -51,7 +67,7 @@ class Inputs:
 
     def page(self, *more):
         path = self.folder / "report.html"
-        self.printed = run("dsv3-report", "--records", self.mini, self.v3, self.wide, "--sim", *self.sim, "--verify", self.verdict,
+        self.printed = run("dsv3-report", "--records", self.mini, self.v3, self.cuda, self.wide, "--sim", *self.sim, "--verify", self.verdict,
                            "--out", path, *more)
         assert self.printed.returncode == 0, self.printed.stderr
         return path

@@ -1,10 +1,13 @@
 #include "tools/bench/host_bench.hpp"
 
 #include <fmt/core.h>
+#include <unistd.h>
 
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <span>
 
+#include "model/atomic_file.hpp"
 #include "reference/simd/kernels.hpp"
 #include "simulator/search.hpp"
 #include "tools/bench/machine.hpp"
@@ -18,6 +21,7 @@ namespace {
 struct HostFlags {
   BenchFlags bench;
   std::string out;
+  std::string hardware;
   bool json = false;
 };
 
@@ -29,10 +33,35 @@ void add_measuring(CLI::App& app, HostFlags& flags) {
   app.add_flag("--json", flags.json, "for machines");
 }
 
+// A hardware file of dsv3-sim whose figures are the machine's own. It has no links; they are there because the file has to have them.
+void write_hardware(const std::string& path, const MachineLimits& limits) {
+  const auto figure = [](double value, const std::string& source) {
+    return nlohmann::ordered_json{{"value", value}, {"source", source}};
+  };
+  const std::string no_link = "no link: one machine, its memory rate stands in";
+  const nlohmann::ordered_json hardware{
+      {"title", cpu_name()},
+      {"bf16_dense_tflops", figure(2 * limits.fma_gmac_per_s / 1e3, "dsv3-bench host: FP32 multiply-add loop")},
+      {"memory_gb",
+       figure(static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGE_SIZE)) / (1 << 30),
+              "the operating system")},
+      {"memory_gb_per_s", figure(limits.read_gb_per_s, "dsv3-bench host: reading a large buffer")},
+      {"nvlink_gb_per_s", figure(limits.read_gb_per_s, no_link)},
+      {"nvlink_domain_gpus", figure(1, "one machine")},
+      {"nic_gb_per_s", figure(limits.read_gb_per_s, no_link)}};
+  const std::string text = hardware.dump(1) + "\n";
+  model::AtomicFile file(path);
+  file.write(std::as_bytes(std::span(text)));
+  file.commit();
+}
+
 int run_host(const HostFlags& flags) {
   const MachineLimits limits = measure_limits(flags.bench);
   if (!flags.out.empty()) {
     write_bench_records(flags.out, records_of(limits), flags.bench.num_threads);
+  }
+  if (!flags.hardware.empty()) {
+    write_hardware(flags.hardware, limits);
   }
   const auto level = reference::simd::level_name(reference::simd::kernels().level);
   if (flags.json) {
@@ -110,6 +139,7 @@ std::function<int()> add_host_bench(CLI::App& app) {
       ->capture_default_str();
   add_measuring(app, *flags);
   app.add_option("--out", flags->out, "write both as op records: dsv3-report draws the CPU's roofline from them");
+  app.add_option("--hardware", flags->hardware, "write a hardware file of dsv3-sim with the two figures");
   return [flags] { return run_host(*flags); };
 }
 
