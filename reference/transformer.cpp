@@ -202,7 +202,9 @@ void Transformer::step(const StepInput& input, LatentCache& cache, model::Probe&
   Step(*this, *plan, rotations_, input, cache, probe).run();
 }
 
-model::TensorView Transformer::logits(const model::TensorView& state, std::optional<int64_t> mtp_layer) const {
+model::TensorView Transformer::logits(const model::TensorView& state,
+                                      std::optional<int64_t> mtp_layer,
+                                      model::Probe* probe) const {
   const model::Workload workload{.sequences = {{.num_cached = 0, .num_new = state.num_rows()}},
                                  .only_mtp_layer = mtp_layer};
   model::Op op = heads_.at(mtp_layer ? static_cast<size_t>(*mtp_layer) + 1 : 0);
@@ -213,7 +215,11 @@ model::TensorView Transformer::logits(const model::TensorView& state, std::optio
                     .op = op,
                     .inputs = {state},
                     .num_threads = num_threads_};
-  return run_ ? run_(call) : run_op(call);
+  auto value = run_ ? run_(call) : run_op(call);
+  if (probe != nullptr) {
+    probe->see(op, value);
+  }
+  return value;
 }
 
 std::vector<std::vector<int32_t>> shifted_tokens(const std::vector<std::vector<int32_t>>& fed,

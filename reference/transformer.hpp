@@ -43,8 +43,10 @@ class Transformer {
   // Throws InputError for token ids outside the vocabulary.
   void step(const StepInput& input, LatentCache& cache, model::Probe& probe) const;
 
-  // The logits of rows of a normed state [rows, hidden]: of the main model, or of MTP layer k. [rows, vocab]
-  [[nodiscard]] model::TensorView logits(const model::TensorView& state, std::optional<int64_t> mtp_layer = {}) const;
+  // The logits of rows of a normed state [rows, hidden]: of the main model, or of MTP layer k. [rows, vocab] `probe` may be null.
+  [[nodiscard]] model::TensorView logits(const model::TensorView& state,
+                                         std::optional<int64_t> mtp_layer = {},
+                                         model::Probe* probe = nullptr) const;
 
   [[nodiscard]] const model::ModelConfig& config() const { return weights_.config(); }
 

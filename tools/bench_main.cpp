@@ -4,7 +4,9 @@
 #include <nlohmann/json.hpp>
 
 #include "reference/simd/kernels.hpp"
+#include "tools/bench/host_bench.hpp"
 #include "tools/bench/machine.hpp"
+#include "tools/bench/records.hpp"
 #include "tools/bench/reference_bench.hpp"
 #include "tools/cli.hpp"
 
@@ -17,6 +19,7 @@ struct ReferenceFlags {
   std::string checkpoint = "golden/data/mini/checkpoint";
   bool end_to_end = false;
   bool json = false;
+  std::string out;
 };
 
 void choose_level(const std::string& name) {
@@ -117,6 +120,12 @@ int run_reference(const ReferenceFlags& flags) {
   } else {
     linears = measure_linears(flags.bench, limits);
   }
+  if (!flags.out.empty()) {
+    auto records = records_of(limits);
+    const auto more = records_of(linears, flags.bench.num_repetitions);
+    records.insert(records.end(), more.begin(), more.end());
+    write_bench_records(flags.out, std::move(records), flags.bench.num_threads);
+  }
   (flags.json ? print_json : print_text)(limits, linears, end_to_end, flags.bench);
   return kExitOk;
 }
@@ -135,6 +144,7 @@ void add_reference(CLI::App& app, ReferenceFlags& flags) {
       ->capture_default_str();
   app.add_flag("--end-to-end", flags.end_to_end, "tokens per second of a checkpoint in place of single linears");
   app.add_flag("--json", flags.json, "for machines");
+  app.add_option("--out", flags.out, "write the linears and the machine's limits as op records (docs/op-records.md)");
   app.footer(
       "\nExamples:\n"
       "  $ dsv3-bench reference --filter \"v3 attn.o_proj fp8\"\n"
@@ -146,12 +156,18 @@ void add_reference(CLI::App& app, ReferenceFlags& flags) {
 }  // namespace tools
 
 int main(int argc, char** argv) {
-  CLI::App app{"Measures the CPU reference.", "dsv3-bench"};
+  CLI::App app{"Measures the CPU reference, this machine and the simulator.", "dsv3-bench"};
   tools::describe(app, "Each subcommand has a --help of its own.");
   app.require_subcommand(1);
   tools::ReferenceFlags flags;
   auto* reference =
       app.add_subcommand("reference", "linears and whole tokens, beside the machine's FMA peak and bandwidth");
   tools::add_reference(*reference, flags);
-  return tools::run_main(app, argc, argv, [&] { return tools::run_reference(flags); });
+  auto* host = app.add_subcommand("host", "the machine's own FMA peak and read bandwidth");
+  const auto run_host = tools::add_host_bench(*host);
+  auto* simulator = app.add_subcommand("simulator", "how long the simulator's own jobs take");
+  const auto run_simulator = tools::add_simulator_bench(*simulator);
+  return tools::run_main(app, argc, argv, [&] {
+    return host->parsed() ? run_host() : simulator->parsed() ? run_simulator() : tools::run_reference(flags);
+  });
 }

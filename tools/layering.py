@@ -18,7 +18,7 @@ ARROWS = {
     "golden": {"model"},
     "gpu": {"model"},
     "simulator": {"model"},
-    "reports": {"model"},
+    "report": {"model", "simulator"},
     "text": {"model"},
 }
 FREE = {"tools", "tests"}  # may use anything, but nobody may use them

@@ -9,6 +9,7 @@
 #include "model/check.hpp"
 #include "simulator/alltoall_tables.hpp"
 #include "simulator/alltoall_validation.hpp"
+#include "simulator/load_tables.hpp"
 #include "simulator/placement_files.hpp"
 #include "simulator/skew_tables.hpp"
 #include "tools/cli.hpp"
@@ -52,6 +53,7 @@ struct SkewFlags {
   simulator::SkewOptions options;
   std::string write_sglang;
   std::string write_vllm;
+  bool with_loads = false;
 };
 
 int run_skew(SkewFlags& flags) {
@@ -61,7 +63,12 @@ int run_skew(SkewFlags& flags) {
   options.skew = simulator::parse_skew(flags.common.skew);
   options.backend = simulator::parse_backend(flags.backend);
   options.link = simulator::parse_link(flags.common.link);
-  const std::vector<simulator::Table> tables = simulator::skew_tables(described, options);
+  std::vector<simulator::Table> tables = simulator::skew_tables(described, options);
+  if (flags.with_loads) {
+    for (simulator::Table& table : simulator::load_tables(described, options)) {
+      tables.push_back(std::move(table));
+    }
+  }
   if (!flags.write_sglang.empty() || !flags.write_vllm.empty()) {
     const auto layers = simulator::eplb_layers(described, options);
     if (!flags.write_sglang.empty()) {
@@ -72,7 +79,7 @@ int run_skew(SkewFlags& flags) {
       write_file(flags.write_vllm, simulator::vllm_expert_map(layers));
     }
   }
-  print_tables(tables, flags.common.output);
+  print_tables(std::move(tables), flags.common.output);
   return kExitOk;
 }
 
@@ -169,6 +176,9 @@ std::function<int()> add_skew(CLI::App& app) {
       ->capture_default_str();
   app.add_option("--bias-gamma", options.gammas, "what if the router's bias were steered by so much a step")
       ->delimiter(',');
+  app.add_flag("--loads",
+               flags->with_loads,
+               "also the mean load of every expert, and of every rank of the first EP size, by layer");
   app.add_option("--write-sglang", flags->write_sglang, "write EPLB's placement for --init-expert-location");
   app.add_option(
       "--write-vllm", flags->write_vllm, "write EPLB's placement as an expert map (vLLM Ascend's expert_map_path)");

@@ -12,15 +12,18 @@
 #include "model/atomic_file.hpp"
 #include "model/check.hpp"
 #include "simulator/calibrate.hpp"
+#include "simulator/calibrate_records.hpp"
 #include "simulator/deployment.hpp"
 #include "simulator/estimate_tables.hpp"
 #include "simulator/step_log.hpp"
+#include "simulator/step_records.hpp"
 #include "simulator/step_trace.hpp"
 #include "simulator/validate.hpp"
 #include "tools/cli.hpp"
 #include "tools/sim_deployment.hpp"
 #include "tools/sim_flags.hpp"
 #include "tools/sim_moe.hpp"
+#include "version.hpp"
 
 namespace tools {
 namespace {
@@ -53,14 +56,30 @@ SimCommand add_estimate(CLI::App& app) {
 
 SimCommand add_explain(CLI::App& app) {
   CLI::App* command = app.add_subcommand("explain", "where the time of a step and of a prompt goes; leaves add up");
-  const auto flags = std::make_shared<DeploymentFlags>();
-  add_deployment(*command, *flags);
-  add_output(*command, flags->output);
+  struct ExplainFlags {
+    DeploymentFlags deployment;
+    std::string records;
+  };
+  const auto flags = std::make_shared<ExplainFlags>();
+  add_deployment(*command, flags->deployment);
+  add_output(*command, flags->deployment.output);
+  command->add_option(
+      "--records",
+      flags->records,
+      "write the decode step as op records, simulated and limit (docs/op-records.md), in place of tables");
   return {command, [flags] {
-            const simulator::Deployment deployment = deployment_of(*flags);
-            const auto fits = simulator::choose_fits(calibrations(flags->calibration), deployment.hardware);
-            simulator::MoeCurves curves = curves_of(*flags);
-            print_tables(simulator::explain_tables(simulator::serve(deployment, fits, curves), fits), flags->output);
+            const simulator::Deployment deployment = deployment_of(flags->deployment);
+            const auto fits = simulator::choose_fits(calibrations(flags->deployment.calibration), deployment.hardware);
+            simulator::MoeCurves curves = curves_of(flags->deployment);
+            if (!flags->records.empty()) {
+              model::OpRecordFile file = simulator::step_records(deployment, fits, curves, DSV3_COMMIT);
+              file.header.insert(file.header.begin(),
+                                 "model=" + flags->deployment.request.model.value_or("deepseek-v3"));
+              model::write_op_records(flags->records, file);
+              return kExitOk;
+            }
+            print_tables(simulator::explain_tables(simulator::serve(deployment, fits, curves), fits),
+                         flags->deployment.output);
             return kExitOk;
           }};
 }
@@ -91,6 +110,7 @@ SimCommand add_trace(CLI::App& app) {
 
 struct CalibrateFlags {
   std::string tables;
+  std::string records;
   std::string silicon;
   std::string step_log;
   std::string out;
@@ -126,9 +146,20 @@ int run_calibrate(const CalibrateFlags& flags) {
     }
     return kExitOk;
   }
-  const std::vector<simulator::Calibration> fitted = simulator::calibrate(flags.tables);
+  std::vector<simulator::Calibration> fitted;
+  std::vector<simulator::Calibration> others;
+  if (flags.records.empty()) {
+    fitted = simulator::calibrate(flags.tables);
+  } else {
+    const simulator::Hardware hardware = simulator::load_hardware(*flags.deployment.request.gpu);
+    fitted = {simulator::calibrate_records(flags.records, hardware)};
+    // An estimate needs every family: what the records lack comes from the built-in constants.
+    others = simulator::built_in_calibrations();
+    std::erase_if(others, [&](const auto& calibration) { return calibration.gpu == hardware.name; });
+  }
   if (!flags.out.empty()) {
-    write_text(flags.out, simulator::calibration_json(fitted));
+    others.insert(others.end(), fitted.begin(), fitted.end());
+    write_text(flags.out, simulator::calibration_json(others));
   }
   print_tables({simulator::calibration_table(fitted)}, flags.deployment.output);
   return kExitOk;
@@ -140,6 +171,10 @@ SimCommand add_calibrate(CLI::App& app) {
   const auto flags = std::make_shared<CalibrateFlags>();
   auto* group = command->add_option_group("source", "what to fit to");
   group->add_option("--tables", flags->tables, "directory of timing tables (docs/simulator.md names them)");
+  auto* records = group->add_option(
+      "--records",
+      flags->records,
+      "op records of linears on the GPU or file of --system, as dsv3-bench reference --out writes them");
   group->add_option("--silicon", flags->silicon, "end-to-end rows: fits the engines' constants to half of them");
   group->add_option(
       "--step-log",
@@ -147,8 +182,9 @@ SimCommand add_calibrate(CLI::App& app) {
       "an engine's decode steps (CSV: sequences, context_tokens, step_ms) in the deployment that the flags "
       "below describe: corrects the engine's constants");
   group->require_option(1);
-  command->add_option("--out", flags->out, "write the constants as JSON: for --calibration, of an engine for --engine");
   add_deployment(*command, flags->deployment);
+  records->needs(command->get_option("--system"));
+  command->add_option("--out", flags->out, "write the constants as JSON: for --calibration, of an engine for --engine");
   add_output(*command, flags->deployment.output);
   command->footer(
       "\nExample:\n"

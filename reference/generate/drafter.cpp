@@ -82,7 +82,7 @@ void Drafter::run_layer(
     work[w].states = join_rows(made[w]);
     last.push_back(model::slice_rows(work[w].states, work[w].num_rows() - 1, work[w].num_rows()));
   }
-  const auto logits = transformer_.logits(join_rows(last), mtp_layer);
+  const auto logits = transformer_.logits(join_rows(last), mtp_layer, probe);
   for (size_t w = 0; w < work.size(); ++w) {
     const auto row = load<double>(model::slice_rows(logits, static_cast<int64_t>(w), static_cast<int64_t>(w) + 1));
     work[w].drafts.push_back(work[w].job->choose(work[w].drafts, row));

@@ -191,7 +191,7 @@ void Generator::prefill(std::vector<Sequence>& sequences, const OnToken& on_toke
     if (ready.empty()) {
       continue;
     }
-    const auto logits = transformer_.logits(join_rows(last_states));
+    const auto logits = transformer_.logits(join_rows(last_states), {}, probe);
     for (size_t i = 0; i < ready.size(); ++i) {
       add_token(*ready[i], logits_row(logits, static_cast<int64_t>(i)), {}, on_token);
     }
@@ -249,7 +249,7 @@ void Generator::decode(std::vector<Sequence*>& active, const OnToken& on_token, 
     }
   }
   const auto states = main_step(std::move(input), std::move(origins), probe);
-  const auto logits = transformer_.logits(states);
+  const auto logits = transformer_.logits(states, {}, probe);
   int64_t row = 0;
   for (Sequence* sequence : active) {
     const std::vector<int32_t>& drafts = sequence->drafts;

@@ -87,7 +87,7 @@ DeviceResult run_on_device(const InferFlags& flags,
                            const std::vector<reference::Request>& requests,
                            const reference::Generator::OnToken& on_token,
                            reference::StepProbe* probe,
-                           OpTrace* trace) {
+                           DeviceTrace* trace) {
   const gpu::SchedulerOptions scheduling{
       .chunk_len = flags.chunk_len, .num_drafts = flags.num_drafts, .with_logits = flags.num_logprobs > 0};
   gpu::Engine engine(

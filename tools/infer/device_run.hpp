@@ -6,8 +6,8 @@
 
 #include "model/weight_source.hpp"
 #include "reference/generate/generator.hpp"
+#include "tools/infer/device_trace.hpp"
 #include "tools/infer/flags.hpp"
-#include "tools/infer/op_trace.hpp"
 
 namespace tools {
 
@@ -25,6 +25,6 @@ DeviceResult run_on_device(const InferFlags& flags,
                            const std::vector<reference::Request>& requests,
                            const reference::Generator::OnToken& on_token,
                            reference::StepProbe* probe,
-                           OpTrace* trace);
+                           DeviceTrace* trace);
 
 }  // namespace tools

@@ -107,6 +107,11 @@ void add_infer_options(CLI::App& app, InferFlags& flags) {
   app.add_flag("--json", flags.json, "print JSON in place of text");
   app.add_option("--stats", flags.stats, "json: counts and times, last line of stderr")->check(CLI::IsMember({"json"}));
   app.add_option("--trace-routing", flags.routing_file, "write experts and weights of every token and layer as CSV");
+  app.add_option(
+      "--trace",
+      flags.trace_file,
+      "write the time of every op: op records (*.csv, docs/op-records.md), or of a device also Chrome's trace format "
+      "(*.json)");
   add_device(app, flags);
 }
 

@@ -12,19 +12,69 @@
 #include <numeric>
 
 #include "model/atomic_file.hpp"
+#include "model/op_record.hpp"
 #include "reference/generate/generator.hpp"
+#include "reference/simd/kernels.hpp"
 #include "text/stream_decoder.hpp"
+#include "tools/bench/machine.hpp"
 #include "tools/device/open.hpp"
 #include "tools/infer/device_run.hpp"
 #include "tools/infer/requests.hpp"
 #include "tools/infer/routing_trace.hpp"
 #include "tools/infer/stop_strings.hpp"
+#include "tools/op_trace.hpp"
 #include "tools/prompt_text.hpp"
+#include "version.hpp"
 
 namespace tools {
 namespace {
 
 using nlohmann::ordered_json;
+
+// Shows a generation to several probes.
+class Probes : public reference::StepProbe {
+ public:
+  void add(reference::StepProbe& probe) { probes_.push_back(&probe); }
+  // Null when nobody watches.
+  reference::StepProbe* get() { return probes_.empty() ? nullptr : this; }
+
+  void enter_step(std::vector<reference::RowOrigin> rows) override {
+    for (reference::StepProbe* probe : probes_) {
+      probe->enter_step(rows);
+    }
+  }
+  [[nodiscard]] bool wants(const model::Op& op) const override {
+    return std::ranges::any_of(probes_, [&](const auto* probe) { return probe->wants(op); });
+  }
+  void see(const model::Op& op, const model::TensorView& value) override {
+    for (reference::StepProbe* probe : probes_) {
+      probe->see(op, value);
+    }
+  }
+
+ private:
+  std::vector<reference::StepProbe*> probes_;
+};
+
+void check_cpu_trace(const std::string& path) {
+  if (!path.ends_with(".csv")) {
+    model::throw_input_error("--trace {}: expected a name that ends with .csv (op records) for --device cpu", path);
+  }
+  const model::AtomicFile can_be_written(path);
+}
+
+void write_cpu_trace(const InferFlags& flags, const model::ModelConfig& config, const OpTrace& trace) {
+  model::write_op_records(
+      flags.trace_file,
+      {.header = {"model=" + flags.checkpoint,
+                  "gpus=0",
+                  fmt::format("engine=CPU reference, {}, {} threads",
+                              reference::simd::level_name(reference::simd::kernels().level),
+                              flags.num_threads),
+                  "times: wall time of the CPU reference between two results, median over steps"},
+       .records = trace.records(
+           config, {.source = model::RecordSource::kReference, .device = cpu_name(), .commit = DSV3_COMMIT})});
+}
 
 // What one request has produced so far.
 class Output {
@@ -200,9 +250,12 @@ int run_infer(InferFlags flags) {
   std::vector<Output> outputs(requests.size(), Output(tokenizer, flags.stop));
 
   RoutingTrace routing(checkpoint.hash, prompt_lens(requests));
+  OpTrace op_trace(prompt_lens(requests));
+  Probes probes;
   std::optional<model::AtomicFile> routing_file;  // opened before the work: a place that cannot be written is said now
   if (!flags.routing_file.empty()) {
     routing_file.emplace(flags.routing_file);
+    probes.add(routing);
   }
   const auto on_token = [&](size_t request, const reference::GeneratedToken& token) {
     const std::string text = outputs[request].add(token);
@@ -211,21 +264,28 @@ int run_infer(InferFlags flags) {
     }
     return !outputs[request].stopped();
   };
-  reference::StepProbe* const probe = routing_file ? &routing : nullptr;
   std::vector<reference::FinishReason> reasons;
   reference::GenerationStats stats;
   if (flags.device == "cpu") {
+    if (!flags.trace_file.empty()) {
+      check_cpu_trace(flags.trace_file);
+      probes.add(op_trace);
+    }
     reference::Generator generator(
         *checkpoint.weights, rules_of(flags.mode), flags.num_threads, options_of(flags, requests));
-    reasons = generator.run(requests, on_token, probe);
+    reasons = generator.run(requests, on_token, probes.get());
     stats = generator.stats();
+    if (!flags.trace_file.empty()) {
+      write_cpu_trace(flags, config, op_trace);
+    }
   } else {
     check_device_flags(flags, config);
-    std::optional<OpTrace> trace;
+    std::optional<DeviceTrace> trace;
     if (!flags.trace_file.empty()) {
       trace.emplace(flags.trace_file, config, checkpoint.hash);
     }
-    auto result = run_on_device(flags, *checkpoint.weights, requests, on_token, probe, trace ? &*trace : nullptr);
+    auto result =
+        run_on_device(flags, *checkpoint.weights, requests, on_token, probes.get(), trace ? &*trace : nullptr);
     reasons = std::move(result.reasons);
     stats = std::move(result.stats);
     if (trace) {

@@ -9,10 +9,10 @@
 
 namespace tools {
 
-class OpTrace {
+class DeviceTrace {
  public:
   // Throws InputError unless `path` ends with .csv or .json and can be written. Nothing is written before write().
-  OpTrace(const std::string& path, const model::ModelConfig& config, std::string config_hash);
+  DeviceTrace(const std::string& path, const model::ModelConfig& config, std::string config_hash);
 
   // The step whose ops come next; they are added to the returned list.
   std::vector<gpu::OpTime>* enter_step(const gpu::StepInfo& step);

@@ -1,4 +1,4 @@
-#include "tools/infer/op_trace.hpp"
+#include "tools/infer/device_trace.hpp"
 
 #include <fmt/format.h>
 
@@ -12,7 +12,7 @@
 
 namespace tools {
 
-OpTrace::OpTrace(const std::string& path, const model::ModelConfig& config, std::string config_hash)
+DeviceTrace::DeviceTrace(const std::string& path, const model::ModelConfig& config, std::string config_hash)
     : path_(path), config_(config), config_hash_(std::move(config_hash)) {
   if (!path.ends_with(".csv") && !path.ends_with(".json")) {
     model::throw_input_error("--trace {}: expected a name that ends with .csv (op records) or .json (Chrome trace)",
@@ -21,12 +21,12 @@ OpTrace::OpTrace(const std::string& path, const model::ModelConfig& config, std:
   const model::AtomicFile probe(path);  // a place that cannot be written is said now
 }
 
-std::vector<gpu::OpTime>* OpTrace::enter_step(const gpu::StepInfo& step) {
+std::vector<gpu::OpTime>* DeviceTrace::enter_step(const gpu::StepInfo& step) {
   steps_.push_back(std::make_unique<Step>(Step{step, {}}));
   return &steps_.back()->times;
 }
 
-std::vector<model::OpRecord> OpTrace::records_of(const Step& step) const {
+std::vector<model::OpRecord> DeviceTrace::records_of(const Step& step) const {
   model::Workload workload = step.info.workload;
   std::map<std::string, model::Op> ops;  // of both forms: in a step that prefills, some sequences may decode
   for (const auto form : {workload.attention_form, model::AttentionForm::kAbsorbed}) {
@@ -63,7 +63,7 @@ std::vector<model::OpRecord> OpTrace::records_of(const Step& step) const {
   return records;
 }
 
-std::string OpTrace::chrome_trace() const {
+std::string DeviceTrace::chrome_trace() const {
   using nlohmann::ordered_json;
   ordered_json events = ordered_json::array();
   for (const auto& step : steps_) {
@@ -80,7 +80,7 @@ std::string OpTrace::chrome_trace() const {
   return ordered_json{{"traceEvents", events}}.dump();
 }
 
-void OpTrace::write() {
+void DeviceTrace::write() {
   if (path_.ends_with(".json")) {
     const std::string text = chrome_trace();
     model::AtomicFile file(path_);
