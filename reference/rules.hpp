@@ -160,7 +160,8 @@ struct Rules {
   CombineRule combine = CombineRule::kFp32;
   HeadRule head = HeadRule::kFp32;
   LinearSum linear_sum = LinearSum::kWrittenOrder;
-  std::shared_ptr<const tensor_core::Recipe> recipe = {};  // of kTensorCore; its promotion takes the place of `association`
+  std::shared_ptr<const tensor_core::Recipe> recipe =
+      {};  // of kTensorCore; its promotion takes the place of `association`
 
   [[nodiscard]] bool exact() const { return arithmetic == Arithmetic::kExact; }
   // The quantiser of one linear.

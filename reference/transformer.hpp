@@ -27,7 +27,8 @@ struct StepInput {
   model::TensorView mtp_state = {};           // with workload.only_mtp_layer: the state it reads [num tokens, hidden]
   std::vector<int64_t> cache_sequences = {};  // number of each sequence in the cache; empty: 0, 1, 2, ...
   bool with_logits = true;                    // false: ops of kind kHead are left out
-  std::string last_op = {};  // the step ends with this op (or group); empty: with the list. The cache is then of no further use
+  std::string last_op =
+      {};  // the step ends with this op (or group); empty: with the list. The cache is then of no further use
 };
 
 class Transformer {

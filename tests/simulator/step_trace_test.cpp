@@ -39,12 +39,9 @@ double end_us(const model::ChromeTrace& trace, int64_t process) {
 }
 
 TEST(StepTrace, EveryRankEndsWithTheStep) {
-  const Traced run = traced({.gpu = "h100",
-                             .batch = 64,
-                             .redundant_experts = 32,
-                             .decode_only = true,
-                             .layout = parse_shorthand("dep72")},
-                            {0, 17, 71});
+  const Traced run = traced(
+      {.gpu = "h100", .batch = 64, .redundant_experts = 32, .decode_only = true, .layout = parse_shorthand("dep72")},
+      {0, 17, 71});
   ASSERT_EQ(run.trace.processes.size(), 3U);
   EXPECT_EQ(run.trace.processes[2].name, "rank 71");
   // The step, with the sampled MoE layers in place of the mean ones.
