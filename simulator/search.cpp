@@ -19,8 +19,10 @@ constexpr double kMillion = 1e6;
 // GPUs of one worker. With experts over more ranks than one TP group, attention is spread over dp groups.
 std::vector<model::ParallelLayout> searched_layouts() {
   std::vector<model::ParallelLayout> layouts;
-  for (const int64_t tp : {1, 2, 4, 8, 16}) {
-    layouts.push_back({.tp = tp, .ep = 1});
+  for (const int64_t pp : {1, 2, 4}) {
+    for (const int64_t tp : {1, 2, 4, 8, 16}) {
+      layouts.push_back({.tp = tp, .ep = 1, .pp = pp});
+    }
   }
   for (const int64_t ranks : {8, 16, 32, 64, 72, 96, 128, 144, 256, 320}) {
     for (const int64_t tp : {1, 2, 4, 8}) {
@@ -43,6 +45,55 @@ DeploymentRequest request_of(const DeploymentRequest& base, const model::Paralle
 int64_t redundant_experts(const model::ModelConfig& config, int64_t asked, int64_t ep) {
   const int64_t slots = (config.n_routed_experts + asked + ep - 1) / ep * ep;
   return slots - config.n_routed_experts;
+}
+
+// A layout for prompts, and what one worker of it lets through.
+struct PrefillChoice {
+  RankLayout rank;
+  double prompts_per_s = 0;
+};
+
+std::vector<PrefillChoice> prefill_choices(const Deployment& base,
+                                           int64_t asked_redundant,
+                                           const std::vector<ChosenFit>& fits,
+                                           MoeCurves& curves) {
+  std::vector<PrefillChoice> choices;
+  for (const model::ParallelLayout& layout : {model::ParallelLayout{.tp = 8},
+                                              model::ParallelLayout{.ep = 8, .dp = 8},
+                                              model::ParallelLayout{.ep = 16, .dp = 16},
+                                              model::ParallelLayout{.ep = 32, .dp = 32}}) {
+    Deployment deployment = base;
+    deployment.decode_only = false;
+    deployment.decode.workers = 1;
+    deployment.decode.rank.layout = layout;
+    deployment.decode.rank.redundant_experts = redundant_experts(base.config, asked_redundant, layout.ep);
+    deployment.workload.concurrency = static_cast<double>(layout.dp);
+    try {
+      const Serving serving = serve(deployment, fits, curves);
+      choices.push_back({deployment.decode.rank, static_cast<double>(layout.dp) * 1e6 / serving.prompt.total_us});
+    } catch (const model::InputError&) {
+      // The weights do not fit.
+    }
+  }
+  return choices;
+}
+
+// As many decode workers as the GPUs hold beside the prefill workers that feed them. False: not one.
+bool fill_gpus(Deployment& deployment, const PrefillChoice& prefill, double requests_per_s_of_worker, int64_t gpus) {
+  constexpr double kMostBusy = 0.9;
+  const int64_t decode_gpus = deployment.decode.rank.layout.num_ranks();
+  const int64_t prefill_gpus = prefill.rank.layout.num_ranks();
+  const auto prefill_workers = [&](int64_t workers) {
+    const double needed = static_cast<double>(workers) * requests_per_s_of_worker / (kMostBusy * prefill.prompts_per_s);
+    return std::max<int64_t>(1, static_cast<int64_t>(std::ceil(needed)));
+  };
+  int64_t workers = gpus / decode_gpus;
+  while (workers > 0 && workers * decode_gpus + prefill_workers(workers) * prefill_gpus > gpus) {
+    --workers;
+  }
+  deployment.decode.workers = workers;
+  deployment.prefill = Pool{.rank = prefill.rank, .workers = prefill_workers(std::max<int64_t>(1, workers))};
+  return workers > 0;
 }
 
 bool is_better(const SearchPoint& left, const SearchPoint& right) {
@@ -73,16 +124,32 @@ SearchResult search(const SearchRequest& request,
   SearchResult result;
   std::vector<SearchPoint> points;
   std::optional<SearchPoint> closest;
+  const auto consider = [&](const Deployment& deployment, const Serving& serving) {
+    ++result.num_points;
+    const bool keeps_limits = serving.ttft_ms <= request.most_ttft_ms.value_or(INFINITY) &&
+                              serving.tpot_ms <= request.most_tpot_ms.value_or(INFINITY);
+    if (keeps_limits) {
+      points.push_back({deployment, serving});
+    } else if (!closest || serving.tpot_ms + serving.ttft_ms < closest->serving.tpot_ms + closest->serving.ttft_ms) {
+      closest = SearchPoint{deployment, serving};
+    }
+  };
+  const std::vector<PrefillChoice> prefills =
+      request.disaggregated ? prefill_choices(base, asked_redundant, fits, curves) : std::vector<PrefillChoice>{};
   for (const model::ParallelLayout& layout : searched_layouts()) {
     const int64_t ranks = layout.num_ranks();
     std::vector<int64_t> filled;
-    std::ranges::copy_if(request.gpus, std::back_inserter(filled), [&](int64_t gpus) { return gpus % ranks == 0; });
+    std::ranges::copy_if(request.gpus, std::back_inserter(filled), [&](int64_t gpus) {
+      return request.disaggregated ? gpus > ranks : gpus % ranks == 0;
+    });
     if (filled.empty()) {
       continue;
     }
+    const int64_t gpus = std::ranges::max(filled);
     Deployment deployment = base;
     deployment.decode.rank.layout = layout;
     deployment.decode.rank.redundant_experts = redundant_experts(base.config, asked_redundant, layout.ep);
+    deployment.decode_only = deployment.decode_only || request.disaggregated;
     for (double batch = 1; batch <= 1024; batch *= 2) {
       deployment.decode.workers = 1;
       deployment.workload.concurrency = batch * static_cast<double>(layout.dp);
@@ -96,16 +163,20 @@ SearchResult search(const SearchRequest& request,
       if (serving.tpot_ms == 0 || serving.limit == Limit::kMemory) {
         break;  // a larger batch only waits
       }
-      ++result.num_points;
       // Workers are alike: one more is as many more requests.
-      deployment.decode.workers = filled.back() / ranks;
-      deployment.workload.concurrency *= static_cast<double>(deployment.decode.workers);
-      const bool keeps_limits = serving.ttft_ms <= request.most_ttft_ms.value_or(INFINITY) &&
-                                serving.tpot_ms <= request.most_tpot_ms.value_or(INFINITY);
-      if (keeps_limits) {
-        points.push_back({deployment, serving});
-      } else if (!closest || serving.tpot_ms + serving.ttft_ms < closest->serving.tpot_ms + closest->serving.ttft_ms) {
-        closest = SearchPoint{deployment, serving};
+      const double requests_of_worker = deployment.workload.concurrency;
+      for (const PrefillChoice& prefill : prefills) {
+        Deployment fed = deployment;
+        if (fill_gpus(fed, prefill, serving.requests_per_s, gpus)) {
+          fed.decode_only = false;
+          fed.workload.concurrency = requests_of_worker * static_cast<double>(fed.decode.workers);
+          consider(fed, serve(fed, fits, curves));
+        }
+      }
+      if (!request.disaggregated) {
+        deployment.decode.workers = gpus / ranks;
+        deployment.workload.concurrency = requests_of_worker * static_cast<double>(deployment.decode.workers);
+        consider(deployment, serving);
       }
     }
   }
@@ -137,6 +208,7 @@ Table pareto_table(const SearchResult& result, double dollars_per_gpu_hour) {
               .title = fmt::format("Layouts that no other beats, of {} points", result.num_points),
               .columns = {{"parallel", "layout"},
                           {"workers", "workers"},
+                          {"prefill", "prefill"},
                           {"num_total_gpus", "GPUs"},
                           {"bs", "sequences", "a DP rank", 1, 0},
                           {"concurrency", "requests", {}, 1, 0},
@@ -153,19 +225,23 @@ Table pareto_table(const SearchResult& result, double dollars_per_gpu_hour) {
   }
   for (const auto& [deployment, serving] : result.pareto) {
     const RankLayout& rank = deployment.decode.rank;
-    std::vector<Cell> row{layout_text(rank.layout),
-                          deployment.decode.workers,
-                          deployment.num_gpus(),
-                          serving.decode_sequences,
-                          deployment.workload.concurrency,
-                          serving.tokens_per_s_per_user,
-                          serving.tokens_per_s_per_gpu,
-                          serving.tpot_ms,
-                          serving.tpot_low_ms,
-                          serving.tpot_high_ms,
-                          serving.ttft_ms,
-                          serving.memory.total_bytes / 1e9,
-                          rank.redundant_experts};
+    std::vector<Cell> row{
+        layout_text(rank.layout),
+        deployment.decode.workers,
+        deployment.prefill
+            ? fmt::format("{} x {}", deployment.prefill->workers, layout_text(deployment.prefill->rank.layout))
+            : std::string("-"),
+        deployment.num_gpus(),
+        serving.decode_sequences,
+        deployment.workload.concurrency,
+        serving.tokens_per_s_per_user,
+        serving.tokens_per_s_per_gpu,
+        serving.tpot_ms,
+        serving.tpot_low_ms,
+        serving.tpot_high_ms,
+        serving.ttft_ms,
+        serving.memory.total_bytes / 1e9,
+        rank.redundant_experts};
     if (dollars_per_gpu_hour > 0) {
       row.emplace_back(dollars_per_million(serving, dollars_per_gpu_hour));
     }

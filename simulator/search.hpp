@@ -17,6 +17,7 @@ struct SearchRequest {
   std::optional<double> most_ttft_ms = {};
   std::optional<double> most_tpot_ms = {};
   double dollars_per_gpu_hour = 0;  // 0: costs are left out
+  bool disaggregated = false;       // prefill on GPUs of its own, as many as the decode workers need
 };
 
 struct SearchPoint {
@@ -30,9 +31,10 @@ struct SearchResult {
       pareto;  // within the limits, by falling tokens/s a user; each has more tokens/s a GPU than those before
 };
 
-// Layouts: tp 1 to 16 alone, and tp 1 to 8 with attention over dp groups and experts over all of 8 to 320 ranks (redundant experts
-// fill up what does not divide), as many workers as fill the GPUs. Batches: 1, 2, 4, ..., 1024 sequences of a DP rank. Throws
-// InputError when nothing keeps the limits, naming the closest.
+// Layouts: tp 1 to 16 alone and in pipelines of 2 and 4, and tp 1 to 8 with attention over dp groups and experts over all of 8 to 320
+// ranks (redundant experts fill up what does not divide), as many workers as fill the GPUs. Prefill pools of their own: tp8, dep8,
+// dep16 or dep32, at most 90 % busy. Batches: 1, 2, 4, ..., 1024 sequences of a DP rank. Throws InputError when nothing keeps the
+// limits, naming the closest.
 SearchResult search(const SearchRequest& request,
                     const std::vector<Calibration>& calibrations,
                     const HardwareChanges& changes,

@@ -55,6 +55,8 @@ SimCommand add_search(CLI::App& app) {
       ->add_option(
           "--price", search.dollars_per_gpu_hour, "dollars for a GPU and hour: adds the cost of a million tokens")
       ->check(CLI::NonNegativeNumber);
+  command->add_flag(
+      "--disaggregated", search.disaggregated, "prefill on GPUs of its own, matched to the decode workers");
   command
       ->add_option("--emit",
                    flags->emit,

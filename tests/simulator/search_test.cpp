@@ -49,6 +49,32 @@ TEST(Search, LimitsAreKept) {
   }
 }
 
+// Prefill workers are as many as the decode workers need, no request waits for more than it has to, and together they fit.
+TEST(Search, DisaggregatedPoints_AreFedAndFit) {
+  SearchRequest request{.base = {.gpu = "h200"}, .gpus = {64}, .disaggregated = true};
+  const SearchResult result = found(request);
+  ASSERT_GE(result.pareto.size(), 3U);
+  for (const SearchPoint& point : result.pareto) {
+    ASSERT_TRUE(point.deployment.prefill);
+    EXPECT_LE(point.deployment.num_gpus(), 64);
+    EXPECT_EQ(point.serving.limit, Limit::kNone);
+    const double prompts_per_s =
+        static_cast<double>(point.deployment.prefill->workers * point.deployment.prefill->rank.layout.dp) * 1e6 /
+        point.serving.prompt.total_us;
+    EXPECT_LE(point.serving.requests_per_s, 0.9 * prompts_per_s * (1 + 1e-9));
+  }
+}
+
+TEST(Search, PipelinesAreSearched) {
+  // Two nodes of A100 hold the weights in no other way than over both.
+  const SearchResult result = found({.base = {.gpu = "a100", .decode_only = true}, .gpus = {16}});
+  bool has_pipeline = false;
+  for (const SearchPoint& point : result.pareto) {
+    has_pipeline = has_pipeline || point.deployment.decode.rank.layout.pp > 1;
+  }
+  EXPECT_TRUE(has_pipeline);
+}
+
 TEST(Search, WhatCannotBe_IsRefusedWithTheClosest) {
   SearchRequest request = decode_on_h200();
   request.most_tpot_ms = 0.01;

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "model/check.hpp"
@@ -48,6 +49,20 @@ TEST(StepCost, NothingBeatsTheFloor) {
       }
     }
   }
+}
+
+// Bug bank row 102 (aiconfigurator 904): the shared expert's work was not divided by TP.
+TEST(StepCost, SharedExpertIsCutByTp) {
+  const Deployment deployment = build_deployment({});
+  const auto fits = choose_fits(built_in_calibrations(), deployment.hardware);
+  MoeCurves curves;
+  const auto shared_bytes = [&](int64_t tp) {
+    const RankLayout rank{.layout = {.tp = tp}};
+    const StepModel model(deployment.config, deployment.hardware, fits, deployment.engine, rank, curves);
+    const StepCost cost = model.decode({.sequences = 8, .kv_len = 1024});
+    return std::ranges::find(cost.leaves, StepPart::kSharedExpert, &StepLeaf::part)->work.weight_bytes;
+  };
+  EXPECT_DOUBLE_EQ(shared_bytes(1), 8 * shared_bytes(8));
 }
 
 TEST(StepCost, FasterHardware_IsNeverSlower) {
