@@ -11,8 +11,16 @@
 #include "reference/ops/rms_norm.hpp"
 #include "reference/ops/rotate.hpp"
 #include "reference/ops/router.hpp"
+#include "reference/values.hpp"
 
 namespace reference {
+
+std::vector<float> weight_vector(const OpCall& call) {
+  if (call.op.weights.empty()) {
+    return {};
+  }
+  return load<float>(call.vector != nullptr ? *call.vector : call.weights.weight(call.op.weights[0]));
+}
 
 model::TensorView run_op(const OpCall& call) {
   using model::OpKind;

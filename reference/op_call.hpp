@@ -31,7 +31,8 @@ struct OpCall {
   LatentCache* cache = nullptr;
   std::span<const int64_t> cache_sequences = {};
   // What a caller of many steps has at hand; an op without them fetches or computes its own.
-  const WeightMatrix* matrix = nullptr;  // op.weights[0], if it is one
+  const WeightMatrix* matrix = nullptr;       // op.weights[0], if it is one
+  const model::TensorView* vector = nullptr;  // op.weights[0], if it is a gain or a bias
   RotationTable* rotations = nullptr;
   int num_threads = 1;
   int64_t* flops = nullptr;  // if set: multiply-adds done are added here, times two
@@ -53,6 +54,9 @@ class MatrixOf {
   const WeightMatrix* given_;
   std::optional<WeightMatrix> own_;
 };
+
+// The gain or bias op.weights[0] of a call: the one at hand, or fetched; empty if the op has no weight.
+std::vector<float> weight_vector(const OpCall& call);
 
 // Runs one op by its kind. Throws CheckError when inputs do not fit, InputError when a weight is missing.
 model::TensorView run_op(const OpCall& call);

@@ -1,6 +1,7 @@
 #include "reference/panel_matmul.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "reference/numerics/reduce.hpp"
 #include "reference/parallel.hpp"
@@ -123,22 +124,34 @@ BlockedRows::BlockedRows(int64_t num_rows, int64_t len)
     : num_rows_(num_rows),
       len_(len),
       num_blocks_((len + kBlockLen - 1) / kBlockLen),
-      values_(static_cast<size_t>(num_blocks_ * num_rows * kBlockLen)) {}
+      memory_(std::exchange(spare(), {})) {
+  memory_.values.assign(static_cast<size_t>(num_blocks_ * num_rows * kBlockLen), 0.0f);
+  memory_.scales.clear();
+}
+
+BlockedRows::~BlockedRows() {
+  spare() = std::move(memory_);
+}
+
+BlockedRows::Memory& BlockedRows::spare() {
+  thread_local Memory memory;
+  return memory;
+}
 
 int64_t BlockedRows::block_len(int64_t b) const {
   return std::min<int64_t>(kBlockLen, len_ - b * kBlockLen);
 }
 
 float* BlockedRows::place(int64_t b, int64_t m) {
-  return values_.data() + (b * num_rows_ + m) * kBlockLen;
+  return memory_.values.data() + (b * num_rows_ + m) * kBlockLen;
 }
 
 const float* BlockedRows::block(int64_t b) const {
-  return values_.data() + b * num_rows_ * kBlockLen;
+  return memory_.values.data() + b * num_rows_ * kBlockLen;
 }
 
 const float* BlockedRows::scales(int64_t b) const {
-  return scales_.empty() ? nullptr : scales_.data() + b * num_rows_;
+  return memory_.scales.empty() ? nullptr : memory_.scales.data() + b * num_rows_;
 }
 
 void BlockedRows::set(int64_t m, std::span<const float> row) {
@@ -151,10 +164,10 @@ void BlockedRows::set(int64_t m, std::span<const float> row) {
 
 void BlockedRows::set_quantised(int64_t m, std::span<const float> row, const QuantizeRule& rule) {
   CHECK_EQ(static_cast<int64_t>(row.size()), len_);
-  scales_.resize(static_cast<size_t>(num_blocks_ * num_rows_));
+  memory_.scales.resize(static_cast<size_t>(num_blocks_ * num_rows_));
   for (int64_t b = 0; b < num_blocks_; ++b) {
     const auto len = static_cast<size_t>(block_len(b));
-    scales_[static_cast<size_t>(b * num_rows_ + m)] =
+    memory_.scales[static_cast<size_t>(b * num_rows_ + m)] =
         quantize_block(rule, row.subspan(static_cast<size_t>(b * kBlockLen), len), std::span<float>(place(b, m), len));
   }
 }
@@ -169,10 +182,14 @@ void panel_product(const BlockedRows& x,
   multiply_in_chunks({x, out_dim, read, association, num_threads, y, y_stride});
 }
 
-std::vector<float> panel_matmul(
-    const BlockedRows& x, const WeightMatrix& weight, WeightForm form, ScaleAssociation association, int num_threads) {
+void panel_matmul(const BlockedRows& x,
+                  const WeightMatrix& weight,
+                  WeightForm form,
+                  ScaleAssociation association,
+                  int num_threads,
+                  std::span<float> y) {
   CHECK_EQ(x.len(), weight.in_dim());
-  std::vector<float> y(static_cast<size_t>(x.num_rows() * weight.out_dim()));
+  CHECK_EQ(static_cast<int64_t>(y.size()), x.num_rows() * weight.out_dim());
   const auto read = [&](const PanelPlace& place, const PanelPlace& next, Panel& panel) {
     panel.has_exact_products = weight.read_panel(form, place, next, panel.values.data());
     panel.scale = weight.scale(place.first_row, place.block);  // a panel never crosses a block of scales
@@ -184,7 +201,6 @@ std::vector<float> panel_matmul(
   } else {
     multiply_in_chunks(product);
   }
-  return y;
 }
 
 }  // namespace reference

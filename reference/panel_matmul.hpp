@@ -18,6 +18,9 @@ namespace reference {
 class BlockedRows {
  public:
   BlockedRows(int64_t num_rows, int64_t len);
+  BlockedRows(const BlockedRows&) = delete;
+  BlockedRows& operator=(const BlockedRows&) = delete;
+  ~BlockedRows();  // leaves its memory to the next one of the thread
 
   // Row m as it is, or quantised. row: [len]
   void set(int64_t m, std::span<const float> row);
@@ -38,8 +41,13 @@ class BlockedRows {
   int64_t len_;
   int64_t num_blocks_;
   bool has_exact_products_ = true;
-  std::vector<float> values_;  // [num_blocks, num_rows, 128]
-  std::vector<float> scales_;  // [num_blocks, num_rows]
+  struct Memory {
+    std::vector<float> values;  // [num_blocks, num_rows, 128]
+    std::vector<float> scales;  // [num_blocks, num_rows]
+  };
+  static Memory& spare();
+
+  Memory memory_;
 };
 
 // Eight rows of one block of a weight, zero where the matrix has none.
@@ -62,8 +70,12 @@ void panel_product(const BlockedRows& x,
                    int64_t y_stride);
 
 // y[m, n] = x[m] . w[n] in the written order: quantised rows meet the codes of an FP8 weight, and each block's dot its two scales
-// (`association`); other rows meet the weight in `form`. Checks x.len() == weight.in_dim(). Output [rows, out].
-std::vector<float> panel_matmul(
-    const BlockedRows& x, const WeightMatrix& weight, WeightForm form, ScaleAssociation association, int num_threads);
+// (`association`); other rows meet the weight in `form`. Checks x.len() == weight.in_dim(). y: [rows, out].
+void panel_matmul(const BlockedRows& x,
+                  const WeightMatrix& weight,
+                  WeightForm form,
+                  ScaleAssociation association,
+                  int num_threads,
+                  std::span<float> y);
 
 }  // namespace reference

@@ -37,6 +37,16 @@ std::optional<WeightMatrix> matrix_of(const model::WeightSource& weights, const 
   return op.weights.empty() ? std::nullopt : std::optional(WeightMatrix(weights, op.weights.front()));
 }
 
+std::optional<model::TensorView> vector_of(const model::WeightSource& weights, const model::Op& op) {
+  switch (op.kind) {
+    case model::OpKind::kRmsNorm:
+    case model::OpKind::kRouterGroups:
+    case model::OpKind::kRouterExperts: break;
+    default: return std::nullopt;
+  }
+  return op.weights.empty() ? std::nullopt : std::optional(weights.weight(op.weights.front()));
+}
+
 }  // namespace
 
 Plan::Plan(const model::WeightSource& weights, const model::Workload& workload, bool keeps_weights)
@@ -53,6 +63,7 @@ Plan::Plan(const model::WeightSource& weights, const model::Workload& workload, 
     }
     if (planned.op.num_parts == 1) {
       planned.matrix = matrix(planned.op);
+      planned.vector = keeps_weights ? vector_of(weights, planned.op) : std::nullopt;
     } else {
       for (int64_t expert = 0; expert < planned.op.num_parts; ++expert) {
         PlannedOp part{.op = model::expert_part(planned.op, expert)};

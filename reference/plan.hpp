@@ -20,15 +20,16 @@ inline constexpr int kCacheSlot = -1;
 struct PlannedOp {
   model::Op op;  // with the shapes of the step, and without costs
   std::optional<WeightMatrix> matrix = {};
-  std::vector<int> inputs = {};       // slots of values, in the order of op.inputs
-  std::vector<int> last_reads = {};   // slots that nobody reads after this op
-  int output = kCacheSlot;            // slot of the result; of a grouped op, of the results of its parts
+  std::optional<model::TensorView> vector = {};  // a gain or a bias
+  std::vector<int> inputs = {};                  // slots of values, in the order of op.inputs
+  std::vector<int> last_reads = {};              // slots that nobody reads after this op
+  int output = kCacheSlot;                       // slot of the result; of a grouped op, of the results of its parts
   std::vector<PlannedOp> parts = {};  // of a grouped op, by expert; their inputs and outputs are those of the group
 };
 
 class Plan {
  public:
-  // `keeps_weights`: matrices are looked up here, once. Otherwise an op fetches its own.
+  // `keeps_weights`: they are looked up here, once. Otherwise an op fetches its own.
   Plan(const model::WeightSource& weights, const model::Workload& workload, bool keeps_weights);
 
   // Whether the list of this workload differs from this one at most in lengths.

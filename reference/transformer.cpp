@@ -105,19 +105,24 @@ class Transformer::Step {
     return is_plain() ? run_op(call) : transformer_.run_(call);
   }
 
-  [[nodiscard]] OpCall call_of(const model::Op& op, const std::optional<WeightMatrix>& matrix) const {
-    return {.rules = transformer_.rules_,
-            .workload = input_.workload,
-            .weights = transformer_.weights_,
-            .op = op,
-            .matrix = matrix && is_plain() ? &*matrix : nullptr,
-            .rotations = is_plain() ? &rotations_ : nullptr,
-            .num_threads = transformer_.num_threads_};
+  [[nodiscard]] OpCall call_of(const PlannedOp& planned) const {
+    OpCall call{.rules = transformer_.rules_,
+                .workload = input_.workload,
+                .weights = transformer_.weights_,
+                .op = planned.op,
+                .num_threads = transformer_.num_threads_};
+    if (is_plain()) {
+      call.matrix = planned.matrix ? &*planned.matrix : nullptr;
+      call.vector = planned.vector ? &*planned.vector : nullptr;
+      call.rotations = &rotations_;
+    }
+    call.inputs.reserve(planned.op.inputs.size());
+    return call;
   }
 
   void run_whole(const PlannedOp& planned) {
     const model::Op& op = planned.op;
-    OpCall call = call_of(op, planned.matrix);
+    OpCall call = call_of(planned);
     for (const int slot : planned.inputs) {
       if (slot != kCacheSlot) {
         call.inputs.push_back(values_.whole[static_cast<size_t>(slot)]);
@@ -148,16 +153,18 @@ class Transformer::Step {
     auto& results = values_.parts[static_cast<size_t>(planned.output)];
     results.resize(planned.parts.size());
     for (size_t expert = 0; expert < planned.parts.size(); ++expert) {
-      const PlannedOp& part = planned.parts[expert];
-      OpCall call = call_of(part.op, part.matrix);
-      for (const int slot : planned.inputs) {
+      const auto input = [&](int slot) -> const model::TensorView& {
         const auto& parts = values_.parts[static_cast<size_t>(slot)];
-        call.inputs.push_back(parts.empty() ? values_.whole[static_cast<size_t>(slot)] : parts[expert]);
-      }
-      const bool gathers = call.inputs.back().dtype == model::DType::kI32;
-      const bool visited =
-          gathers ? is_chosen(call.inputs.back(), static_cast<int32_t>(expert)) : !call.inputs[0].bytes.empty();
-      if (visited) {
+        return parts.empty() ? values_.whole[static_cast<size_t>(slot)] : parts[expert];
+      };
+      const model::TensorView& last = input(planned.inputs.back());
+      const bool gathers = last.dtype == model::DType::kI32;
+      if (gathers ? is_chosen(last, static_cast<int32_t>(expert)) : !input(planned.inputs.front()).bytes.empty()) {
+        const PlannedOp& part = planned.parts[expert];
+        OpCall call = call_of(part);
+        for (const int slot : planned.inputs) {
+          call.inputs.push_back(input(slot));
+        }
         results[expert] = computed(call);
         probe_.see(part.op, results[expert]);
       }

@@ -90,16 +90,14 @@ bool read_w_uk(const model::ModelConfig& c, const WeightMatrix& kv_b, int64_t he
   return has_exact_products;
 }
 
-// Row m: `len` elements from `first` + m * `stride` on.
-BlockedRows blocked_rows(
-    const model::TensorView& tensor, int64_t num_rows, int64_t first, int64_t stride, int64_t len) {
-  BlockedRows rows(num_rows, len);
-  std::vector<float> row(static_cast<size_t>(len));
-  for (int64_t m = 0; m < num_rows; ++m) {
+// Row m: its elements from `first` + m * `stride` on.
+void set_rows(BlockedRows& rows, const model::TensorView& tensor, int64_t first, int64_t stride) {
+  thread_local std::vector<float> row;
+  row.resize(static_cast<size_t>(rows.len()));
+  for (int64_t m = 0; m < rows.num_rows(); ++m) {
     load_part(tensor, first + m * stride, row);
     rows.set(m, row);
   }
-  return rows;
 }
 
 }  // namespace
@@ -147,7 +145,8 @@ model::TensorView query_latent(const OpCall& call) {
         }
       }
     };
-    const auto q_nope = blocked_rows(call.inputs[0], tokens, first, stride, c.qk_nope_head_dim);
+    BlockedRows q_nope(tokens, c.qk_nope_head_dim);
+    set_rows(q_nope, call.inputs[0], first, stride);
     panel_product(q_nope, c.kv_lora_rank, std::cref(read), call.rules.association, 1, out, heads * c.kv_lora_rank);
   });
   return store<float>(shape, std::move(y), model::DType::kBF16);
@@ -203,8 +202,8 @@ model::TensorView context_from_latent(const OpCall& call) {
       next.first_row += first_v;
       panel.has_exact_products = kv_b.read_panel(WeightForm::kBf16, place, next, panel.values.data());
     };
-    const auto latent =
-        blocked_rows(call.inputs[0], tokens, head * c.kv_lora_rank, heads * c.kv_lora_rank, c.kv_lora_rank);
+    BlockedRows latent(tokens, c.kv_lora_rank);
+    set_rows(latent, call.inputs[0], head * c.kv_lora_rank, heads * c.kv_lora_rank);
     panel_product(latent,
                   c.v_head_dim,
                   std::cref(read),

@@ -29,8 +29,9 @@ model::TensorView unquantised_linear(const OpCall& call, model::DType dtype) {
     load_part(call.inputs[0], m * weight.in_dim(), row);
     x.set(m, row);
   }
-  return store<float>(
-      shape, panel_matmul(x, weight, WeightForm::kValues, call.rules.association, call.num_threads), dtype);
+  std::vector<float> y(static_cast<size_t>(model::num_elements(shape)));
+  panel_matmul(x, weight, WeightForm::kValues, call.rules.association, call.num_threads, y);
+  return store<float>(shape, std::move(y), dtype);
 }
 
 }  // namespace

@@ -54,10 +54,12 @@ class InputRows {
   std::vector<int64_t> tokens_;
 };
 
-std::vector<float> published(const OpCall& call, const WeightMatrix& weight, const InputRows& rows) {
+model::TensorView published(const OpCall& call, const WeightMatrix& weight, const InputRows& rows) {
   const bool is_quantised = weight.is_fp8() && call.rules.gemm == Gemm::kFp8;
   BlockedRows x(rows.count(), weight.in_dim());
-  std::vector<float> row(static_cast<size_t>(weight.in_dim()));
+  thread_local std::vector<float> row;  // these two are kept, so that a product allocates nothing but its result
+  thread_local std::vector<float> y;
+  row.resize(static_cast<size_t>(weight.in_dim()));
   for (int64_t m = 0; m < rows.count(); ++m) {
     rows.visit(m, [&](const model::TensorView& tensor, int64_t first, int64_t column, int64_t len) {
       load_part(tensor, first, std::span<float>(row).subspan(static_cast<size_t>(column), static_cast<size_t>(len)));
@@ -66,11 +68,16 @@ std::vector<float> published(const OpCall& call, const WeightMatrix& weight, con
   }
   const WeightForm form = is_quantised ? WeightForm::kCodes : WeightForm::kBf16;
   switch (call.rules.linear_sum) {
-    case LinearSum::kTensorCore: return tensor_core::recipe_matmul(*call.rules.recipe, x, weight, call.num_threads);
-    case LinearSum::kAnyOrder: return any_order_matmul(x, weight, form, call.num_threads);
-    case LinearSum::kWrittenOrder: break;
+    case LinearSum::kTensorCore: y = tensor_core::recipe_matmul(*call.rules.recipe, x, weight, call.num_threads); break;
+    case LinearSum::kAnyOrder: y = any_order_matmul(x, weight, form, call.num_threads); break;
+    case LinearSum::kWrittenOrder:
+      y.resize(static_cast<size_t>(rows.count() * weight.out_dim()));
+      panel_matmul(x, weight, form, call.rules.association, call.num_threads, y);
+      break;
   }
-  return panel_matmul(x, weight, form, call.rules.association, call.num_threads);
+  std::vector<uint16_t> codes(y.size());
+  simd::kernels().encode_bf16(y.data(), static_cast<int64_t>(y.size()), codes.data());
+  return model::make_tensor(model::DType::kBF16, {rows.count(), weight.out_dim()}, std::move(codes));
 }
 
 std::vector<double> exact(const OpCall& call, const WeightMatrix& weight, const InputRows& rows) {
@@ -100,9 +107,9 @@ model::TensorView linear(const OpCall& call) {
   if (call.flops != nullptr) {
     *call.flops += 2 * rows.count() * weight.out_dim() * weight.in_dim();
   }
-  const model::Shape shape{rows.count(), weight.out_dim()};
-  return call.rules.exact() ? store<double>(shape, exact(call, weight, rows), model::DType::kBF16)
-                            : store<float>(shape, published(call, weight, rows), model::DType::kBF16);
+  return call.rules.exact()
+             ? store<double>({rows.count(), weight.out_dim()}, exact(call, weight, rows), model::DType::kBF16)
+             : published(call, weight, rows);
 }
 
 }  // namespace reference

@@ -50,7 +50,7 @@ template void rms_norm_row<double>(
     NormRounding, double, std::span<const double>, std::span<const float>, std::span<double>);
 
 model::TensorView rms_norm(const OpCall& call) {
-  const auto gain = load<float>(call.weights.weight(call.op.weights[0]));
+  const auto gain = weight_vector(call);
   return with_arithmetic(call.rules.exact(), [&]<typename T>() {
     const auto x = norm_input<T>(call);
     const int64_t num_rows = call.inputs.back().num_rows();

@@ -40,10 +40,6 @@ std::vector<T> softmax(std::span<const T> logits) {
   return result;
 }
 
-std::vector<float> bias_of(const OpCall& call) {
-  return call.op.weights.empty() ? std::vector<float>() : load<float>(call.weights.weight(call.op.weights[0]));
-}
-
 // Applies choose(scores of the token, token) to every token; each returns `width` ids.
 template <typename Choose>
 model::TensorView choose_ids(const OpCall& call, int64_t width, const Choose& choose) {
@@ -125,14 +121,14 @@ model::TensorView router_scores(const OpCall& call) {
 }
 
 model::TensorView router_groups(const OpCall& call) {
-  const auto bias = bias_of(call);
+  const auto bias = weight_vector(call);
   return choose_ids(call, call.config().topk_group, [&]<typename T>(std::span<const T> scores, int64_t) {
     return largest<T>(group_scores<T>(call.config(), biased_scores<T>(scores, bias)), call.config().topk_group);
   });
 }
 
 model::TensorView router_experts(const OpCall& call) {
-  const auto bias = bias_of(call);
+  const auto bias = weight_vector(call);
   const auto& config = call.config();
   return choose_ids(call, config.num_experts_per_tok, [&]<typename T>(std::span<const T> scores, int64_t token) {
     auto biased = biased_scores<T>(scores, bias);

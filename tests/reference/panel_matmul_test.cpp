@@ -74,6 +74,13 @@ std::vector<float> bf16_row(int64_t len, Numbers& numbers) {
   return row;
 }
 
+std::vector<float> product(
+    const BlockedRows& x, const WeightMatrix& weight, WeightForm form, ScaleAssociation association, int num_threads) {
+  std::vector<float> y(static_cast<size_t>(x.num_rows() * weight.out_dim()), std::nanf(""));
+  panel_matmul(x, weight, form, association, num_threads, y);
+  return y;
+}
+
 struct Size {
   int64_t num_rows;
   int64_t out_dim;
@@ -125,7 +132,7 @@ TEST(PanelMatmul, QuantisedRows_MeetTheScalesOfEachBlock) {
         }
       }
       on_every_level([&](int num_threads, const std::string& where) {
-        EXPECT_EQ(panel_matmul(x, weight, WeightForm::kCodes, association, num_threads), expected) << where;
+        EXPECT_EQ(product(x, weight, WeightForm::kCodes, association, num_threads), expected) << where;
       });
     }
   }
@@ -147,7 +154,7 @@ void expect_dots(const Weights& weights, WeightForm form, float x_factor, int64_
     }
   }
   on_every_level([&](int num_threads, const std::string& where) {
-    EXPECT_EQ(panel_matmul(x, weight, form, ScaleAssociation::kScalesFirst, num_threads), expected) << where;
+    EXPECT_EQ(product(x, weight, form, ScaleAssociation::kScalesFirst, num_threads), expected) << where;
   });
 }
 
@@ -177,7 +184,7 @@ TEST(PanelMatmul, ProductsThatDoNotFitAFloat_AreRoundedFirst) {
   BlockedRows x(1, 32);
   x.set(0, row);
   on_every_level([&](int num_threads, const std::string& where) {
-    EXPECT_EQ(panel_matmul(x, weight, WeightForm::kBf16, ScaleAssociation::kScalesFirst, num_threads)[0],
+    EXPECT_EQ(product(x, weight, WeightForm::kBf16, ScaleAssociation::kScalesFirst, num_threads)[0],
               std::numeric_limits<float>::infinity())
         << where;
   });
@@ -199,7 +206,7 @@ TEST(PanelMatmul, NanStaysInItsRowAndColumn) {
     x.set_quantised(m, row, {});
   }
   on_every_level([&](int num_threads, const std::string& where) {
-    const auto y = panel_matmul(x, weight, WeightForm::kCodes, ScaleAssociation::kScalesFirst, num_threads);
+    const auto y = product(x, weight, WeightForm::kCodes, ScaleAssociation::kScalesFirst, num_threads);
     for (size_t i = 0; i < y.size(); ++i) {
       EXPECT_EQ(std::isnan(y[i]), i / 20 == 2 || i % 20 == 11) << where << " " << i;
     }
