@@ -126,6 +126,7 @@ golden::Dump dump_engine(const model::WeightSource& weights,
   const auto cases = job.cases.empty() ? manifest.cases : golden::select_cases(manifest.cases, job.cases);
   auto options = options_of(cases);
   options.ue8m0_scales = manifest.scale == "ue8m0";
+  options.fp8_cache = job.fp8_cache;
   const auto say = [&](const std::string& line) {
     if (job.on_progress) {
       job.on_progress(line);

@@ -15,6 +15,7 @@ namespace tools {
 
 struct EngineDumpJob {
   std::vector<std::string> cases = {};  // empty: all; those they follow run as well
+  bool fp8_cache = false;
   std::function<void(const std::string& line)> on_progress = {};
 };
 
