@@ -103,7 +103,10 @@ std::vector<float> any_order_matmul(const BlockedRows& x,
         if (len < kBlockLen || panel_rows < kPanelRows) {
           *panel = {};
         }
-        weight.read_panel(form, first_row, panel_rows, b * kPanelLen, len, panel->values.data());
+        const PanelPlace place{.first_row = first_row, .num_rows = panel_rows, .block = b, .len = len};
+        PanelPlace next = place;
+        next.first_row += kPanelRows;
+        weight.read_panel(form, place, next, panel->values.data());
         const float w_scale = x.scales(b) == nullptr ? 1.0f : weight.scale(first_row, b);
         for (int64_t m = 0; m < x.num_rows(); ++m) {
           add({.x = x.block(b) + m * kBlockLen,

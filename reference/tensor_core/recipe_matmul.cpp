@@ -140,11 +140,13 @@ class RecipeMatmul {
       w.numbers.fill(0);
     }
     for (int64_t n = 0; n < num_cols; n += simd::kPanelRows) {
+      const PanelPlace place{
+          .first_row = first + n, .num_rows = std::min(simd::kPanelRows, num_cols - n), .block = b, .len = len};
+      PanelPlace next = place;
+      next.first_row += simd::kPanelRows;
       weight_.read_panel(format_ == Format::kE4m3 ? WeightForm::kCodes : WeightForm::kBf16,
-                         first + n,
-                         std::min(simd::kPanelRows, num_cols - n),
-                         b * kBlockLen,
-                         len,
+                         place,
+                         next,
                          w.numbers.data() + n * kBlockLen);
     }
     w.range = functions_.fill({.numbers = w.numbers.data(),

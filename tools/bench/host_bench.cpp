@@ -114,7 +114,8 @@ std::vector<Timed> simulator_jobs() {
 
 int run_simulator(const HostFlags& flags) {
   const std::vector<Timed> jobs = simulator_jobs();
-  const std::vector<double> seconds = best_seconds(jobs, flags.bench.min_time_s, flags.bench.num_repetitions);
+  const std::vector<double> seconds =
+      best_seconds(jobs, clock_of(flags.bench.num_threads), flags.bench.min_time_s, flags.bench.num_repetitions);
   if (flags.json) {
     nlohmann::ordered_json out{{"cpu", cpu_name()}, {"jobs", nlohmann::ordered_json::array()}};
     for (size_t i = 0; i < jobs.size(); ++i) {
