@@ -165,7 +165,14 @@ golden::Dump run_device(const VerifyFlags& flags,
                       ? open_device(flags.device, flags.num_threads)
                       : make_faulty_backend(
                             emulation_options(flags.device, flags.num_threads), flags.device.races, flags.kernel_fault),
-                  {.cases = cases, .fp8_cache = flags.device.kv == "fp8", .on_progress = show_progress});
+                  {.cases = cases,
+                   .fp8_cache = flags.device.kv == "fp8",
+                   .on_progress = show_progress,
+                   .on_plan = [&](const std::string& plan) {
+                     if (!flags.json) {
+                       fmt::print("device     {}\n", plan);
+                     }
+                   }});
   clear_progress();
   return dump;
 }

@@ -20,8 +20,8 @@ std::vector<Request> ragged_requests() {
   const std::vector<int32_t> text{260,  584, 270, 260, 341, 470, 322, 373, 13,  551, 527, 19,  1305, 270, 406, 13,
                                   1783, 90,  13,  269, 444, 13,  931, 569, 260, 341, 13,  260, 400,  270, 433, 13};
   std::vector<Request> requests;
-  for (const size_t len : {11, 62, 3}) {
-    Request request{.max_new_tokens = 4, .draw_request = static_cast<int64_t>(requests.size())};
+  for (const size_t len : {11, 63, 3}) {
+    Request request{.max_new_tokens = 3, .draw_request = static_cast<int64_t>(requests.size())};
     for (size_t i = 0; i < len; ++i) {
       request.prompt.push_back(text[i % text.size()]);
     }
@@ -94,8 +94,8 @@ TEST(EngineScheduler, ARequestsTokens_DependOnItAlone) {
 TEST(EngineScheduler, Drafts_ChangeNoToken_AndAreAccepted) {
   std::vector<Request> requests = ragged_requests();
   requests.erase(requests.begin() + 1);
-  requests[0].max_new_tokens = 10;
-  requests[1].max_new_tokens = 9;
+  requests[0].max_new_tokens = 8;
+  requests[1].max_new_tokens = 7;
   requests[1].sampling = {.temperature = 0.5, .seed = 3};
   const auto plain = generate(requests, {});
   for (const bool use_graphs : {false, true}) {
@@ -116,9 +116,9 @@ TEST(EngineScheduler, StopTokensAndTheCaller_EndARequest) {
   Scheduler scheduler(engine, scheduling);
   std::vector<int64_t> counts(2);
   const auto reasons = scheduler.run(
-      requests, [&](size_t request, const NewToken&) { return ++counts[request] < (request == 1 ? 3 : 9); });
+      requests, [&](size_t request, const NewToken&) { return ++counts[request] < (request == 1 ? 2 : 9); });
   EXPECT_EQ(reasons, (std::vector{FinishReason::kStop, FinishReason::kStop}));
-  EXPECT_EQ(counts, (std::vector<int64_t>{2, 3}));
+  EXPECT_EQ(counts, (std::vector<int64_t>{2, 2}));
 }
 
 TEST(EngineScheduler, ARequestThatNeverFits_IsRefused) {
