@@ -15,6 +15,7 @@
 #include "gpu/engine/kernel_of.hpp"
 #include "tools/cli.hpp"
 #include "tools/device/engine_dump.hpp"
+#include "tools/device/kernel_faults.hpp"
 #include "tools/device/open.hpp"
 #include "tools/list_required.hpp"
 #include "tools/op_pack.hpp"
@@ -33,6 +34,7 @@ struct VerifyFlags {
   std::string against;
   std::string format = "dsv3";
   DeviceFlags device;  // in place of `against`
+  std::string kernel_fault;
   std::vector<std::string> case_names;
   std::string junit;
   bool json = false;
@@ -156,8 +158,21 @@ golden::Dump run_device(const VerifyFlags& flags,
                         const golden::Manifest& manifest,
                         const std::vector<std::string>& cases) {
   check_profile(manifest, weights.config());
-  auto dump = dump_engine(
-      weights, manifest, open_device(flags.device, flags.num_threads), {.cases = cases, .on_progress = show_progress});
+  auto dump =
+      dump_engine(weights,
+                  manifest,
+                  flags.kernel_fault.empty()
+                      ? open_device(flags.device, flags.num_threads)
+                      : make_faulty_backend(
+                            emulation_options(flags.device, flags.num_threads), flags.device.races, flags.kernel_fault),
+                  {.cases = cases,
+                   .fp8_cache = flags.device.kv == "fp8",
+                   .on_progress = show_progress,
+                   .on_plan = [&](const std::string& plan) {
+                     if (!flags.json) {
+                       fmt::print("device     {}\n", plan);
+                     }
+                   }});
   clear_progress();
   return dump;
 }
@@ -179,6 +194,9 @@ int run_verify(const VerifyFlags& flags) {
   // Not CLI11's required(): the subcommands need neither.
   if (flags.golden.empty()) {
     model::throw_input_error("--golden is required");
+  }
+  if (!flags.kernel_fault.empty() && flags.device.device != "emulated") {
+    model::throw_input_error("--kernel-fault goes with --device emulated");
   }
   if (flags.against.empty() == flags.device.device.empty()) {
     model::throw_input_error("give one of --against and --device");
@@ -279,6 +297,13 @@ int main(int argc, char** argv) {
       ->check(CLI::IsMember({"emulated", "cuda"}));
   app.add_option(
          "--order", flags.device.order, "of threads and blocks of an emulated device: forward, reverse or random:SEED")
+      ->capture_default_str();
+  app.add_option(
+      "--kernel-fault",
+      flags.kernel_fault,
+      "plant a fault in a kernel of the emulated device: k-combine-barrier (a race), k-rms-norm-count, k-swiglu-sign");
+  app.add_option("--kv", flags.device.kv, "latent cache of the device: bf16 or fp8")
+      ->check(CLI::IsMember({"bf16", "fp8"}))
       ->capture_default_str();
   app.add_flag(
       "--races", flags.device.races, "an emulated device checks every access of every kernel for races; slower");

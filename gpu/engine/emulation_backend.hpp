@@ -65,6 +65,9 @@ class EmulationBackend : public Backend {
   }
   void replay(int graph) override { device_.launch(stream_, graphs_.at(static_cast<size_t>(graph))); }
 
+ protected:
+  [[nodiscard]] Stream stream() const { return stream_; }
+
  private:
   emulation::Device device_;
   Stream stream_;

@@ -64,8 +64,10 @@ void Forward::write_cache(const Layer& layer, int64_t rows) {
                                          .kv_lora = static_cast<int>(config_.kv_lora_rank),
                                          .rope = static_cast<int>(config_.qk_rope_head_dim),
                                          .epsilon = static_cast<float>(config_.rms_norm_eps),
-                                         .cache_fp8 = cache_.fp8_pages(layer.index)});
+                                         .cache_fp8 = cache_.fp8_pages(layer.index),
+                                         .normed = observer_.has_probe() ? ws_.kv_a_norm : nullptr});
   });
+  observer_.show(layer.name + ".attn.kv_a_norm", ws_.kv_a_norm);
   observer_.show_cache(layer.name, layer.cache_id, cache_, layer.index);
 }
 

@@ -125,7 +125,6 @@ void Observer::show_cache(const std::string& layer,
   const int64_t latent = config_->kv_lora_rank;
   const int64_t row_len = config_->latent_dim();
   std::vector<uint16_t> all;  // of every sequence
-  std::vector<uint16_t> new_latents;
   std::vector<uint16_t> new_keys;
   for (const auto& [num_cached, num_new, prefills, pages] : sequences_) {
     for (int64_t position = 0; position < num_cached + num_new; ++position) {
@@ -135,7 +134,6 @@ void Observer::show_cache(const std::string& layer,
       const auto row = cache.is_fp8 ? decode_fp8_row(stored, latent, row_len) : decode_bf16_row(stored);
       all.insert(all.end(), row.begin(), row.end());
       if (position >= num_cached) {
-        new_latents.insert(new_latents.end(), row.begin(), row.begin() + latent);
         new_keys.insert(new_keys.end(), row.begin() + latent, row.end());
       }
     }
@@ -145,9 +143,6 @@ void Observer::show_cache(const std::string& layer,
       show(id, model::make_tensor(model::DType::kBF16, ops_.at(id).shape, std::move(codes)));
     }
   };
-  if (!cache.is_fp8) {  // else the norm is never stored as it is
-    show_rows(layer + ".attn.kv_a_norm", new_latents);
-  }
   show_rows(layer + ".attn.k_rope", new_keys);
   show_rows(cache_id, all);
 }

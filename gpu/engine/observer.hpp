@@ -52,7 +52,7 @@ class Observer {
   }
   // A value that was put together on the host.
   void show(const std::string& id, const model::TensorView& value);
-  // The rows that the step wrote into the cache, as the ops that they are, and all rows of its sequences.
+  // The rope keys that the step wrote into the cache, and all rows of its sequences.
   void show_cache(const std::string& layer, const std::string& cache_id, const LatentCache& cache, size_t index);
   // The part of a grouped op that one expert has: `num_rows` rows.
   void show_expert(const std::string& id, int64_t expert, int64_t num_rows, const bf16* data, int64_t row_stride = 0);

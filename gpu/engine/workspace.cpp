@@ -28,7 +28,7 @@ int64_t StepLimits::max_splits() const {
 int num_splits_of(int64_t out_dim, int64_t in_dim, int num_groups) {
   constexpr int64_t kMultiprocessors = 132;
   constexpr int64_t kShortestSplit = 1024;
-  if (num_groups > 1) {
+  if (num_groups > 1 || out_dim == 0) {
     return 1;
   }
   const int64_t num_tiles = (out_dim + emulated::kLinearRows - 1) / emulated::kLinearRows;
@@ -71,6 +71,7 @@ Workspace::Workspace(const model::ModelConfig& config, const StepLimits& limits,
   plan.add(q_a_norm, rows * q_lora, "q_a_norm");
   plan.add(q, rows * heads * config.qk_head_dim(), "q");
   plan.add(kv_a, rows * config.latent_dim(), "kv_a");
+  plan.add(kv_a_norm, rows * config.kv_lora_rank, "kv_a_norm");
   plan.add(q_rope, rows * heads * config.qk_rope_head_dim, "q_rope");
   plan.add(q_latent, rows * heads * config.kv_lora_rank, "q_latent");
   plan.add(o_latent, rows * heads * config.kv_lora_rank, "o_latent");

@@ -58,6 +58,7 @@ struct Workspace {
   bf16* q_a_norm = nullptr;           // [R, q_lora]
   bf16* q = nullptr;                  // [R, heads, nope + rope]
   bf16* kv_a = nullptr;               // [R, kv_lora + rope]
+  bf16* kv_a_norm = nullptr;          // [R, kv_lora]: only for a probe
   bf16* q_rope = nullptr;             // [R, heads, rope]
   bf16* q_latent = nullptr;           // [R, heads, kv_lora]
   bf16* o_latent = nullptr;           // [R, heads, kv_lora]

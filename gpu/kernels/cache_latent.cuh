@@ -23,6 +23,7 @@ struct CacheLatentArguments {
   int rope = 0;     // a multiple of 8, at most 1024
   float epsilon = 0;
   unsigned char* cache_fp8 = nullptr;  // [num_pages, 64, fp8_cache_row_bytes()], or null for cache
+  bf16* normed = nullptr;              // [num_tokens, kv_lora]: the norm before it becomes FP8; or null
 };
 
 }  // namespace gpu
@@ -73,6 +74,9 @@ GPU_KERNEL cache_latent_kernel(CacheLatentArguments arguments) {
     }
     if (!is_fp8) {
       store_vector<kVectorLen>(to + column, latent);
+    }
+    if (arguments.normed != nullptr) {
+      store_vector<kVectorLen>(arguments.normed + token * arguments.kv_lora + column, latent);
     }
   }
   if (is_fp8) {

@@ -109,8 +109,8 @@ void check_profile(const golden::Manifest& manifest, const model::ModelConfig& c
   if (manifest.mode == "published" && manifest.profile == "v32" && manifest.gemm == gemm) {
     return;
   }
-  const std::string has = manifest.mode == "exact"
-                              ? "mode exact"
+  const std::string has = manifest.mode != "published"
+                              ? "mode " + manifest.mode
                               : fmt::format("profile {} with {} linears", manifest.profile, manifest.gemm);
   model::throw_input_error(
       "--golden: recorded in {}, but the engine follows profile v32 with {} linears; record with: {}",
@@ -126,12 +126,13 @@ golden::Dump dump_engine(const model::WeightSource& weights,
   const auto cases = job.cases.empty() ? manifest.cases : golden::select_cases(manifest.cases, job.cases);
   auto options = options_of(cases);
   options.ue8m0_scales = manifest.scale == "ue8m0";
+  options.fp8_cache = job.fp8_cache;
   const auto say = [&](const std::string& line) {
     if (job.on_progress) {
       job.on_progress(line);
     }
   };
-  options.on_plan = [&](const std::string& plan) { say("device memory: " + plan); };
+  options.on_plan = job.on_plan;
   options.on_progress = [&](int64_t done_bytes, int64_t all_bytes) {
     say(fmt::format("loading weights: {} of {} MB", done_bytes / 1000000, all_bytes / 1000000));
   };

@@ -15,7 +15,9 @@ namespace tools {
 
 struct EngineDumpJob {
   std::vector<std::string> cases = {};  // empty: all; those they follow run as well
+  bool fp8_cache = false;
   std::function<void(const std::string& line)> on_progress = {};
+  std::function<void(const std::string& text)> on_plan = {};  // the memory plan, before anything is allocated
 };
 
 // Throws InputError when the golden file follows another profile than the engine, with the command that records one that does not.

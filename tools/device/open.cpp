@@ -35,14 +35,18 @@ bool has_cuda_device() {
   return false;  // no back end of the engine is compiled for a GPU yet
 }
 
+gpu::emulation::Options emulation_options(const DeviceFlags& flags, int num_threads) {
+  return {.order = order_of(flags.order),
+          .num_os_threads = flags.races ? 1 : num_threads,
+          .memory_bytes = int64_t{64} << 30};
+}
+
 std::unique_ptr<gpu::Backend> open_device(const DeviceFlags& flags, int num_threads) {
   if (flags.device == "cuda") {
     model::throw_input_error(
         "--device cuda: this program has no GPU back end yet; --device emulated runs the same kernels");
   }
-  const gpu::emulation::Options options{.order = order_of(flags.order),
-                                        .num_os_threads = flags.races ? 1 : num_threads,
-                                        .memory_bytes = int64_t{64} << 30};
+  const auto options = emulation_options(flags, num_threads);
   return flags.races ? gpu::make_checked_backend(options) : gpu::make_emulated_backend(options);
 }
 

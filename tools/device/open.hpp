@@ -12,10 +12,13 @@ struct DeviceFlags {
   std::string device;             // emulated, cuda
   std::string order = "forward";  // of an emulated device: forward, reverse, random:SEED
   bool races = false;             // an emulated device checks every access
+  std::string kv = "bf16";        // the latent cache: bf16 or fp8
 };
 
 // Throws InputError for an order or a device that is not there.
 std::unique_ptr<gpu::Backend> open_device(const DeviceFlags& flags, int num_threads);
+// How the flags want an emulated device to behave. Throws InputError for an unknown order.
+gpu::emulation::Options emulation_options(const DeviceFlags& flags, int num_threads);
 // Is there a GPU that this program can use?
 bool has_cuda_device();
 

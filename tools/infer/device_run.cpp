@@ -37,6 +37,7 @@ gpu::EngineOptions options_of(const InferFlags& flags,
   std::ranges::sort(pages, std::greater<>());
   gpu::EngineOptions options{.limits = gpu::Scheduler::limits_of(scheduling, max_batch, max_len),
                              .ue8m0_scales = flags.mode.scale == "ue8m0",
+                             .fp8_cache = flags.kv == "fp8",
                              .use_graphs = flags.graphs == "on"};
   for (int64_t i = 0; i < max_batch; ++i) {
     options.num_pages += pages[static_cast<size_t>(i)];

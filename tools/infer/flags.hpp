@@ -29,6 +29,7 @@ struct InferFlags {
   std::string device = "auto";
   int64_t max_batch = 8;
   std::string graphs = "on";
+  std::string kv = "bf16";
   int num_threads = default_threads();
   std::optional<int64_t> max_new_tokens;  // absent: kDefaultNewTokens, or what the model's positions leave
   model::Sampling sampling;

@@ -234,9 +234,6 @@ int run_infer(InferFlags flags) {
   if (flags.device == "auto") {
     flags.device = has_cuda_device() ? "cuda" : "cpu";
   }
-  if (flags.device == "cpu" && !flags.trace_file.empty()) {
-    model::throw_input_error("--trace: the reference on the CPU is not traced; give --device emulated");
-  }
   if (flags.num_drafts > 0 && config.num_nextn_predict_layers == 0) {
     model::throw_input_error("--mtp {}: the model has no MTP layer (num_nextn_predict_layers 0)", flags.num_drafts);
   }

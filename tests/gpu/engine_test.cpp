@@ -1,0 +1,178 @@
+// The engine on the emulated device: every op of its steps held against the reference, in every order and checked for races; and the
+// models that it refuses.
+#include "gpu/engine/engine.hpp"
+
+#include <gtest/gtest.h>
+
+#include "tests/tools/verifier.hpp"
+#include "tools/common.hpp"
+#include "tools/device/engine_dump.hpp"
+
+namespace tools {
+namespace {
+
+using gpu::emulation::OrderKind;
+
+const Fixture& mini() {
+  static const Fixture fixture(std::filesystem::path(DSV3_SOURCE_DIR) / "golden/data/mini");
+  return fixture;
+}
+
+golden::Verdict verify(const model::WeightSource& weights,
+                       const golden::GoldenFile& golden,
+                       const golden::Dump& dump,
+                       const std::vector<std::string>& cases = {}) {
+  const auto& m = golden.manifest;
+  const auto rules = rules_of({m.mode, m.profile, m.gemm, m.scale, m.attention});
+  return golden::compare(
+      weights.config(), golden, dump, {.cases = cases}, [&](const model::Workload& workload, double num_sigmas) {
+        return std::make_unique<ReferenceRecompute>(weights, rules, workload, num_sigmas, 2);
+      });
+}
+
+// Every op of the op table judged and passed. The attention's sum follows the online softmax; everything else the profile's own rules.
+void expect_pass(const golden::Verdict& verdict) {
+  EXPECT_EQ(verdict.outcome, golden::Verdict::Outcome::kPass) << complaints(verdict);
+  for (const auto& op : verdict.ops) {
+    if (op.op.ends_with(".o_latent") || op.op.ends_with(".attn.context")) {
+      EXPECT_TRUE(op.status < golden::OpStatus::kVariant || op.variant.starts_with("probs-")) << op.op << op.variant;
+    } else {
+      EXPECT_LT(op.status, golden::OpStatus::kVariant) << op.case_name << "/" << op.op << " " << op.variant;
+    }
+  }
+}
+
+RecordJob job_of_prompt(std::vector<int32_t> ids, int64_t num_decode, const model::ModelConfig& config) {
+  RecordJob job;
+  job.mode = resolved({}, config);
+  job.cases = {golden::prompt_case(std::move(ids))};
+  job.num_decode = num_decode;
+  job.with_mtp = config.num_nextn_predict_layers > 0;
+  job.num_threads = 2;
+  return job;
+}
+
+TEST(Engine, MiniPassesOpByOp_PromptsDecodingBatchAndMtp) {
+  const auto golden = mini().record({}, {"p1", "p7", "d0", "b2"}, [] {
+    RecordJob job;
+    job.with_mtp = true;
+    return job;
+  }());
+  const auto dump = dump_engine(mini().checkpoint(),
+                                golden.manifest,
+                                gpu::make_emulated_backend({.num_os_threads = 2}),
+                                {.cases = {"p1", "p7", "d0", "b2"}});
+  const auto verdict = verify(mini().checkpoint(), golden, dump, {"p1", "p7", "d0", "b2"});
+  expect_pass(verdict);
+  EXPECT_GT(verdict.ops.size(), 400U);
+}
+
+// The rows that the cache keeps are codes and scales: another published rule, and the verifier says so.
+TEST(Engine, Fp8Cache_IsANamedVariant_AndPasses) {
+  const auto golden = mini().record({}, {"p7", "d0"});
+  const auto dump = dump_engine(mini().checkpoint(),
+                                golden.manifest,
+                                gpu::make_emulated_backend({.num_os_threads = 2}),
+                                {.cases = {"p7", "d0"}, .fp8_cache = true});
+  const auto verdict = verify(mini().checkpoint(), golden, dump, {"p7", "d0"});
+  EXPECT_EQ(verdict.outcome, golden::Verdict::Outcome::kPass) << complaints(verdict);
+  int64_t num_caches = 0;
+  for (const auto& op : verdict.ops) {
+    if (op.op.starts_with("cache.")) {
+      EXPECT_EQ(op.variant, "cache-fp8") << op.case_name << "/" << op.op;
+      ++num_caches;
+    }
+  }
+  EXPECT_EQ(num_caches, 6);
+}
+
+class EngineOrder : public testing::TestWithParam<gpu::emulation::Order> {};
+
+TEST_P(EngineOrder, EveryOrderGivesTheSameBits_AndNoRace) {
+  const auto checkpoint = open_checkpoint("synthetic:edge");
+  const auto golden = record(*checkpoint.weights, job_of_prompt({5, 2, 77}, 1, checkpoint.weights->config()));
+  const auto plain = dump_engine(*checkpoint.weights, golden.manifest, gpu::make_emulated_backend({}), {});
+  const auto checked =
+      dump_engine(*checkpoint.weights, golden.manifest, gpu::make_checked_backend({.order = GetParam()}), {});
+  ASSERT_EQ(plain.tensors.size(), checked.tensors.size());
+  for (const auto& [name, tensor] : plain.tensors) {
+    EXPECT_TRUE(std::ranges::equal(tensor.bytes, checked.tensors.at(name).bytes)) << name;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Orders,
+                         EngineOrder,
+                         testing::Values(gpu::emulation::Order{OrderKind::kForward, 0},
+                                         gpu::emulation::Order{OrderKind::kReverse, 0},
+                                         gpu::emulation::Order{OrderKind::kRandom, 7}));
+
+class EngineFixture : public testing::TestWithParam<const char*> {};
+
+TEST_P(EngineFixture, PassesOpByOp) {
+  const auto checkpoint = open_checkpoint(std::string("synthetic:") + GetParam());
+  const auto golden = record(*checkpoint.weights, job_of_prompt({3, 1, 4, 15, 92}, 1, checkpoint.weights->config()));
+  const auto dump =
+      dump_engine(*checkpoint.weights, golden.manifest, gpu::make_emulated_backend({.num_os_threads = 2}), {});
+  expect_pass(verify(*checkpoint.weights, golden, dump));
+}
+
+INSTANTIATE_TEST_SUITE_P(Fixtures, EngineFixture, testing::Values("nano", "ragged", "notv3", "edge"));
+
+TEST(Engine, AnotherProfilesGolden_IsRefusedWithTheCommandThatRecordsOne) {
+  const auto golden = mini().record({.profile = "hf"}, {"p2"});
+  try {
+    check_profile(golden.manifest, mini().checkpoint().config());
+    FAIL();
+  } catch (const model::InputError& error) {
+    const std::string what = error.what();
+    EXPECT_NE(what.find("profile hf with bf16 linears"), std::string::npos) << what;
+    EXPECT_NE(what.find("dsv3-golden record"), std::string::npos) << what;
+    EXPECT_NE(what.find("--profile v32"), std::string::npos) << what;
+  }
+}
+
+// A width that no kernel is compiled for.
+class OtherConfig : public model::WeightSource {
+ public:
+  OtherConfig(const model::WeightSource& original, const std::function<void(model::ModelConfig&)>& change)
+      : original_(original), config_(original.config()) {
+    change(config_);
+  }
+  [[nodiscard]] const model::ModelConfig& config() const override { return config_; }
+  [[nodiscard]] model::TensorView weight(const std::string& name) const override { return original_.weight(name); }
+
+ private:
+  const model::WeightSource& original_;
+  model::ModelConfig config_;
+};
+
+TEST(Engine, AModelThatTheKernelsCannotRun_IsRefusedByName) {
+  const gpu::EngineOptions options{.limits = {.max_rows = 1, .max_sequences = 1, .max_len = 64, .max_head_rows = 1},
+                                   .num_pages = 1};
+  const auto refusal = [&](const std::function<void(model::ModelConfig&)>& change) -> std::string {
+    try {
+      const OtherConfig weights(mini().checkpoint(), change);
+      const gpu::Engine engine(weights, gpu::make_emulated_backend({}), options);
+    } catch (const model::InputError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_NE(refusal([](auto& config) { config.kv_lora_rank = 520; }).find("latent_attention"), std::string::npos);
+  EXPECT_NE(refusal([](auto& config) { config.hidden_size = 8200; }).find("rms_norm"), std::string::npos);
+  EXPECT_NE(refusal([](auto& config) { config.quantization->block_rows = 64; }).find("128 x 128"), std::string::npos);
+}
+
+TEST(Engine, TooLittleMemory_IsSaidBeforeAnythingIsAllocated) {
+  const gpu::EngineOptions options{.limits = {.max_rows = 1, .max_sequences = 1, .max_len = 64, .max_head_rows = 1},
+                                   .num_pages = 1};
+  try {
+    const gpu::Engine engine(mini().checkpoint(), gpu::make_emulated_backend({.memory_bytes = 1 << 20}), options);
+    FAIL();
+  } catch (const model::InputError& error) {
+    EXPECT_NE(std::string(error.what()).find("weights"), std::string::npos) << error.what();
+  }
+}
+
+}  // namespace
+}  // namespace tools
