@@ -1,6 +1,7 @@
 #include "golden/case_judge.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include "golden/expanded_cache.hpp"
 #include "golden/metrics.hpp"
@@ -56,8 +57,14 @@ CaseJudge::CaseJudge(const model::ModelConfig& config,
                      const CaseValues& values,
                      const model::Workload& workload,
                      const Recompute& recompute,
-                     double num_sigmas)
-    : config_(config), values_(values), workload_(workload), recompute_(recompute), num_sigmas_(num_sigmas) {
+                     double num_sigmas,
+                     bool with_oracle_ratio)
+    : config_(config),
+      values_(values),
+      workload_(workload),
+      recompute_(recompute),
+      num_sigmas_(num_sigmas),
+      with_oracle_ratio_(with_oracle_ratio) {
   expand(model::op_list(config, workload));
 }
 
@@ -241,14 +248,44 @@ std::optional<model::Estimate> CaseJudge::estimate(const model::Op& judged,
   return recompute_.estimate(op, *inputs, variant);
 }
 
-std::optional<model::TensorView> CaseJudge::bits(const model::Op& op, const std::string& block) {
+std::optional<model::TensorView> CaseJudge::computed(const model::Op& op,
+                                                     const std::string& block,
+                                                     const ComputeBits& compute) {
   Trace trace;
-  const auto compute = [&](const model::Op& inner, const OpInputs<model::TensorView>& inputs) {
-    return recompute_.bits(inner, inputs);
-  };
   const auto inputs = gather<model::TensorView>(
       op, block, [](const model::TensorView& t) { return t; }, compute, trace);
-  return inputs ? std::optional(recompute_.bits(op, *inputs)) : std::nullopt;
+  return inputs ? std::optional(compute(op, *inputs)) : std::nullopt;
+}
+
+std::optional<model::TensorView> CaseJudge::bits(const model::Op& op, const std::string& block) {
+  return computed(op, block, [&](const model::Op& inner, const OpInputs<model::TensorView>& inputs) {
+    return recompute_.bits(inner, inputs);
+  });
+}
+
+std::optional<double> CaseJudge::oracle_ratio(const model::Op& op, const model::TensorView& got) {
+  for (const std::string& block : blocks_of(op)) {
+    const auto own = bits(op, block);
+    const auto exact = computed(op, block, [&](const model::Op& inner, const OpInputs<model::TensorView>& inputs) {
+      return recompute_.exact(inner, inputs);
+    });
+    if (!own || !exact || exact->shape != got.shape) {
+      continue;
+    }
+    const auto expected = model::to_double(*exact);
+    const auto error_of = [&](const model::TensorView& tensor) {
+      const auto values = model::to_double(tensor);
+      double sum = 0;
+      for (size_t i = 0; i < values.size(); ++i) {
+        sum += (values[i] - expected[i]) * (values[i] - expected[i]);
+      }
+      return std::sqrt(sum);
+    };
+    const double of_got = error_of(got);
+    const double of_own = error_of(*own);
+    return of_own == of_got ? 1 : of_got / of_own;
+  }
+  return std::nullopt;
 }
 
 model::Estimate CaseJudge::kept_rows(const model::Op& op,
@@ -460,6 +497,9 @@ OpResult CaseJudge::judge_op(const model::Op& op, const model::TensorView& got) 
     return result;
   }
   compare_free(op, got, result);
+  if (with_oracle_ratio_ && !is_choice(op)) {
+    result.oracle_ratio = oracle_ratio(op, got);
+  }
   if (is_golden_step(op)) {
     result.status = OpStatus::kSame;
     return result;

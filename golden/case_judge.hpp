@@ -1,6 +1,7 @@
 // Judges the ops of one case of a dump, one after the other.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -20,7 +21,8 @@ class CaseJudge {
             const CaseValues& values,
             const model::Workload& workload,
             const Recompute& recompute,
-            double num_sigmas);
+            double num_sigmas,
+            bool with_oracle_ratio);
 
   // One result for each op that the dump holds or should hold, in order.
   [[nodiscard]] std::vector<OpResult> judge();
@@ -51,7 +53,11 @@ class CaseJudge {
                                           const std::string& block,
                                           const std::string& variant,
                                           Trace& trace);
+  // compute(op, inputs) on the dump's inputs; empty if they cannot be had.
+  using ComputeBits = std::function<model::TensorView(const model::Op&, const OpInputs<model::TensorView>&)>;
+  std::optional<model::TensorView> computed(const model::Op& op, const std::string& block, const ComputeBits& compute);
   std::optional<model::TensorView> bits(const model::Op& op, const std::string& block);
+  [[nodiscard]] std::optional<double> oracle_ratio(const model::Op& op, const model::TensorView& got);
 
   // Whether the golden file, which holds only a hash of this op, says that the dump computed it from the golden run's inputs to the
   // golden run's bits: then there is nothing to recompute.
@@ -77,6 +83,7 @@ class CaseJudge {
   const model::Workload& workload_;
   const Recompute& recompute_;
   double num_sigmas_;
+  bool with_oracle_ratio_;
   std::vector<model::Op> ops_;  // parts in place of grouped ops
   std::map<std::string, size_t> index_;
   std::map<std::string, std::vector<int64_t>> experts_;  // grouped id -> experts that have a part

@@ -78,7 +78,7 @@ Verdict compare(const model::ModelConfig& config,
       options.on_case(step.name);
     }
     const auto recompute = make_recompute(workload, num_sigmas);
-    CaseJudge judge(config, current, workload, *recompute, num_sigmas);
+    CaseJudge judge(config, current, workload, *recompute, num_sigmas, options.with_oracle_ratio);
     auto results = judge.judge();
     const auto num_judged = results.size();
     std::erase_if(results, [&](const OpResult& r) { return is_pinned(options.pin_routing, r); });

@@ -22,6 +22,7 @@ struct CompareOptions {
   std::vector<std::string> cases;  // empty: every case of the golden file
   bool strict = false;
   PinRouting pin_routing = PinRouting::kNone;
+  bool with_oracle_ratio = false;                                  // OpResult::oracle_ratio too
   std::function<void(const std::string& case_name)> on_case = {};  // progress
 };
 

@@ -46,6 +46,10 @@ class Recompute {
   [[nodiscard]] virtual model::TensorView bits(const model::Op& op,
                                                const OpInputs<model::TensorView>& inputs) const = 0;
 
+  // The op in exact arithmetic (FP64, nothing quantised) on the same inputs.
+  [[nodiscard]] virtual model::TensorView exact(const model::Op& op,
+                                                const OpInputs<model::TensorView>& inputs) const = 0;
+
   // One judgement a token for router_groups or router_experts. scores [tokens, experts]; chosen [tokens, k]; kept groups
   // [tokens, topk_group] if they are given, else null: then any groups that the scores admit.
   [[nodiscard]] virtual std::vector<ChoiceResult> judge_choice(const model::Op& op,

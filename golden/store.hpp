@@ -29,7 +29,7 @@ std::vector<int64_t> sample_places(int64_t num_elements);
 // How the tensors were made. Every field is written into the file; unknown fields of a newer file are ignored.
 struct Manifest {
   std::string mode;                          // "exact", "published", "fast", a recipe's name, or "arithmetic:FILE"
-  std::string arithmetic;                    // the text of that file, else empty
+  std::string arithmetic = {};               // the text of that file, else empty
   std::string profile;                       // "v32", empty for exact
   std::string gemm;                          // "fp8" or "bf16"
   std::string scale;                         // "fp32" or "ue8m0"
@@ -39,7 +39,7 @@ struct Manifest {
   std::string checkpoint_hash;               // hash of config and shard headers
   std::map<std::string, std::string> weight_hashes;  // catalogue name -> XXH3-64 of its bytes, for each tensor read
   std::map<std::string, std::string> tensor_hashes;  // <case>/<op> -> XXH3-64 of its bytes
-  std::map<std::string, Reduced> reduced;            // <case>/<op> -> of which only the hash, or a sample too, was kept
+  std::map<std::string, Reduced> reduced = {};       // <case>/<op> -> of which only the hash, or a sample too, was kept
   std::vector<Case> cases;                           // names, token ids, stored rows, MTP tokens
   std::vector<std::string> ops;  // globs that chose what was stored; empty: everything but optional ops
   std::string fault;             // id of a planted fault, normally empty

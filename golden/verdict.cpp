@@ -112,6 +112,9 @@ std::string to_json(const Verdict& verdict) {
                            {"cosine", number(op.cosine)},
                            {"calc_diff", number(op.calc_diff)},
                            {"reason", op.reason}});
+    if (op.oracle_ratio) {
+      root["ops"].back()["oracle_ratio"] = number(*op.oracle_ratio);
+    }
     if (op.status == OpStatus::kUndecided || op.status == OpStatus::kMissing) {
       root["undecided"].push_back(op.case_name + "/" + op.op + ": " + op.reason);
     }

@@ -47,7 +47,10 @@ struct OpResult {
   double bias_z = 0;         // mean signed error in standard deviations
   double cosine = 1;         // against the golden run
   double calc_diff = 0;      // against the golden run
-  std::string reason = {};   // what an undecided op misses; what else is to be said
+  // Error of the dump over error of the profile's own bits, both against exact arithmetic on the dump's inputs (root of the summed
+  // squares). Only if it was asked for; infinite if the profile has no error here and the dump does.
+  std::optional<double> oracle_ratio = {};
+  std::string reason = {};  // what an undecided op misses; what else is to be said
   std::optional<Divergence> divergence = {};
 };
 

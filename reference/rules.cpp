@@ -41,10 +41,30 @@ Rules hf_rules() {
           .head = HeadRule::kBf16};
 }
 
+namespace {
+
+QuantizeRule quantize_rule(const tensor_core::Quantiser& stated) {
+  using Quantiser = tensor_core::Quantiser;
+  QuantizeRule rule{
+      .format = stated.power_of_two ? model::ScaleFormat::kUe8m0 : model::ScaleFormat::kFp32,
+      .scale = stated.scale == Quantiser::Scale::kDivide ? ScaleFormula::kDivide : ScaleFormula::kTimesReciprocal};
+  switch (stated.code) {
+    case Quantiser::Code::kDivide: rule.code = CodeFormula::kDivide; break;
+    case Quantiser::Code::kTimesReciprocal: rule.code = CodeFormula::kTimesReciprocal; break;
+    case Quantiser::Code::kMaxOverAmax: rule.code = CodeFormula::kTimesMaxOverAmax; break;
+  }
+  return rule;
+}
+
+}  // namespace
+
 Rules with_recipe(Rules rules, std::shared_ptr<const tensor_core::Recipe> recipe) {
   tensor_core::linear_path(*recipe, tensor_core::Format::kBf16);
   if (rules.gemm == Gemm::kFp8) {
     tensor_core::linear_path(*recipe, tensor_core::Format::kE4m3);
+  }
+  if (recipe->quantiser) {
+    rules.quantize = quantize_rule(*recipe->quantiser);
   }
   rules.linear_sum = LinearSum::kTensorCore;
   rules.recipe = std::move(recipe);

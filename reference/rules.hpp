@@ -183,7 +183,7 @@ Rules v3_demo_rules(Gemm gemm, model::ScaleFormat scale_format);
 // Profile `hf`: transformers 5.24 DeepseekV3ForCausalLM in bfloat16, eager attention and experts; FP8 weights dequantised to BF16.
 Rules hf_rules();
 
-// The rules with linears as these tensor cores compute them. Throws InputError if they have no unit for the operands.
+// The rules with linears as these tensor cores compute them, and the quantiser that the recipe states, if it does. Throws InputError if they have no unit for the operands.
 Rules with_recipe(Rules rules, std::shared_ptr<const tensor_core::Recipe> recipe);
 
 // Op kind (or stage) -> the rule in words, for manifests and `dsv3-golden show`.

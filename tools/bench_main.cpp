@@ -136,6 +136,8 @@ void add_reference(CLI::App& app, ReferenceFlags& flags) {
       ->capture_default_str();
   app.add_option("--simd", flags.simd, "baseline, avx2 or avx512 (default: the highest this machine has)");
   app.add_option("--filter", flags.bench.filter, "only linears with this in \"model op format\"");
+  app.add_option("--mode", flags.bench.mode, "of the linears: published, fast, hopper, ... (an arithmetic with FP8)")
+      ->capture_default_str();
   app.add_option("--min-time", flags.bench.min_time_s, "seconds of each measurement, at least")->capture_default_str();
   app.add_option("--repetitions", flags.bench.num_repetitions, "measurements of each; the best counts")
       ->check(CLI::PositiveNumber)
@@ -148,6 +150,7 @@ void add_reference(CLI::App& app, ReferenceFlags& flags) {
   app.footer(
       "\nExamples:\n"
       "  $ dsv3-bench reference --filter \"v3 attn.o_proj fp8\"\n"
+      "  $ dsv3-bench reference --filter \"v3 attn.o_proj\" --mode hopper\n"
       "  $ dsv3-bench reference --end-to-end\n"
       "  $ dsv3-bench reference --simd avx2 --threads 2 --json\n");
 }

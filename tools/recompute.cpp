@@ -62,15 +62,26 @@ model::Estimate ReferenceRecompute::stored(const model::Estimate& estimate) cons
   return reference::rounded(estimate);
 }
 
-model::TensorView ReferenceRecompute::bits(const model::Op& op,
-                                           const golden::OpInputs<model::TensorView>& inputs) const {
-  return reference::run_op({.rules = rules_,
+model::TensorView ReferenceRecompute::run(const model::Op& op,
+                                          const golden::OpInputs<model::TensorView>& inputs,
+                                          const reference::Rules& rules) const {
+  return reference::run_op({.rules = rules,
                             .workload = workload_,
                             .weights = weights_,
                             .op = op,
                             .inputs = inputs.inputs,
                             .expert_outputs = inputs.expert_outputs,
                             .num_threads = num_threads_});
+}
+
+model::TensorView ReferenceRecompute::bits(const model::Op& op,
+                                           const golden::OpInputs<model::TensorView>& inputs) const {
+  return run(op, inputs, rules_);
+}
+
+model::TensorView ReferenceRecompute::exact(const model::Op& op,
+                                            const golden::OpInputs<model::TensorView>& inputs) const {
+  return run(op, inputs, reference::exact_rules());
 }
 
 std::vector<golden::ChoiceResult> ReferenceRecompute::judge_choice(const model::Op& op,

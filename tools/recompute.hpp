@@ -26,6 +26,8 @@ class ReferenceRecompute : public golden::Recompute {
   [[nodiscard]] model::Estimate stored(const model::Estimate& estimate) const override;
   [[nodiscard]] model::TensorView bits(const model::Op& op,
                                        const golden::OpInputs<model::TensorView>& inputs) const override;
+  [[nodiscard]] model::TensorView exact(const model::Op& op,
+                                        const golden::OpInputs<model::TensorView>& inputs) const override;
   [[nodiscard]] std::vector<golden::ChoiceResult> judge_choice(const model::Op& op,
                                                                const model::Estimate& scores,
                                                                const model::TensorView* kept_groups,
@@ -34,6 +36,10 @@ class ReferenceRecompute : public golden::Recompute {
   [[nodiscard]] double ulp(model::DType format, double value) const override;
 
  private:
+  [[nodiscard]] model::TensorView run(const model::Op& op,
+                                      const golden::OpInputs<model::TensorView>& inputs,
+                                      const reference::Rules& rules) const;
+
   const model::WeightSource& weights_;
   reference::Rules rules_;
   model::Workload workload_;

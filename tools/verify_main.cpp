@@ -39,6 +39,7 @@ struct VerifyFlags {
   std::string junit;
   bool json = false;
   bool strict = false;
+  bool with_oracle_ratio = false;
   std::string pin_routing;
   std::string layout;
   int num_threads = default_threads();
@@ -61,6 +62,11 @@ class CheckedWeights : public model::WeightSource {
       checked_.insert(name);
     }
     return tensor;
+  }
+
+  [[nodiscard]] model::TensorView rows(const std::string& name, int64_t begin, int64_t end) const override {
+    return manifest_.weight_hashes.contains(name) ? WeightSource::rows(name, begin, end)
+                                                  : original_.rows(name, begin, end);
   }
 
  private:
@@ -113,6 +119,13 @@ void print_verdict(const golden::Verdict& verdict, const golden::Dump& dump) {
     parts.push_back(fmt::format("{} {}", count, golden::status_name(status)));
   }
   fmt::print("{} ops: {}; largest use of a bound {:.2f}\n", verdict.ops.size(), fmt::join(parts, ", "), largest_use);
+  const auto largest = std::ranges::max_element(verdict.ops, {}, &golden::OpResult::oracle_ratio);
+  if (largest != verdict.ops.end() && largest->oracle_ratio) {
+    fmt::print("largest error over the profile's own, both against exact arithmetic: {:.3g} in {}/{}\n",
+               *largest->oracle_ratio,
+               largest->case_name,
+               largest->op);
+  }
   if (const auto* first = verdict.first_divergence(); first != nullptr) {
     print_divergence(*first->divergence);
   }
@@ -232,6 +245,7 @@ int run_verify(const VerifyFlags& flags) {
   const golden::CompareOptions options{.cases = cases,
                                        .strict = flags.strict,
                                        .pin_routing = parse_pin(flags.pin_routing),
+                                       .with_oracle_ratio = flags.with_oracle_ratio,
                                        .on_case = [](const std::string& name) { show_progress("comparing " + name); }};
   auto verdict =
       golden::compare(weights.config(), golden, dump, options, [&](const model::Workload& workload, double num_sigmas) {
@@ -321,6 +335,9 @@ int main(int argc, char** argv) {
       "--against is a directory with the files of all ranks (rank0 in their names): tp8, ep8, dp8ep8, tp4dp2ep8, ...");
   app.add_option("--pin-routing", flags.pin_routing, "take the dump's routing as given, unjudged: ids or ids+weights");
   app.add_flag("--strict", flags.strict, "a legal variant or a routing flip is a failure too");
+  app.add_flag("--oracle-ratio",
+               flags.with_oracle_ratio,
+               "of each op: error of the dump over error of the profile's own bits, both against exact arithmetic");
   app.add_option("--threads", flags.num_threads, "threads")->check(CLI::Range(1, 1024));
   tools::ScoreFlags score_flags{.num_threads = tools::default_threads()};
   auto* score =

@@ -136,41 +136,68 @@ ValueWithError fp8_dot(const SumModel& model,
   return {blocks.sum, std::sqrt(block_variance + across * across) + blocks.input_error};
 }
 
-// How far the result of a tensor core may lie from the exact sum, over the sum of magnitudes: each step cuts its L products and the
-// accumulator at 2^-F of the largest, and the result at 2^-P. Deterministic, since all cuts are to the same side.
-double cut_frac(const tensor_core::Recipe& recipe, bool is_quantised, int64_t in_dim) {
-  const auto format = is_quantised ? tensor_core::Format::kE4m3 : tensor_core::Format::kBf16;
-  const auto& step = tensor_core::linear_path(recipe, format).step;
-  const auto in_chain = is_quantised ? recipe.promotion.every : in_dim;
-  const double num_steps = std::ceil(static_cast<double>(in_chain) / step.num_products);
-  const double of_step =
-      (step.num_products + 1) * std::ldexp(1.0, -step.align_bits) + std::ldexp(1.0, -step.result_bits);
-  const auto num_added =
-      static_cast<double>(is_quantised ? in_dim / recipe.promotion.every + 1 : recipe.chunks.num_splits);
-  return num_steps * of_step + num_added * std::ldexp(1.0, -22);
+// Of one row of inputs: how many of its codes (or BF16 numbers) may be others, and in how many 128-blocks.
+struct OpenInputs {
+  int64_t elements = 0;
+  int64_t blocks = 0;
+};
+
+OpenInputs open_inputs(const EstimateCall& call, const EstimateRow& x, bool is_quantised) {
+  std::vector<double> errors(x.error.begin(), x.error.end());
+  if (is_quantised) {
+    errors = quantize(call.rules.quantize_of(call.op), x).code_error;
+  }
+  OpenInputs open;
+  for (size_t begin = 0; begin < errors.size(); begin += kBlockLen) {
+    const auto end = errors.begin() + static_cast<int64_t>(std::min(begin + kBlockLen, errors.size()));
+    const auto count = std::count_if(errors.begin() + static_cast<int64_t>(begin), end, [](double e) { return e > 0; });
+    open.elements += count;
+    open.blocks += count > 0 ? 1 : 0;
+  }
+  return open;
 }
 
-// On inputs that may be others: the value of the inputs at hand, the error of an FP32 sum, and what the steps of either input may cut.
+// On inputs that may be others. Rows whose codes are all sure have one result; elsewhere the error of an FP32 sum covers what another
+// code changes, and to it comes what the steps cut differently then: a last place of the largest term or partial sum for each open
+// element, and two for each step behind one. A code that moves the largest exponent of a step can exceed it.
 model::Estimate on_tensor_cores(const EstimateCall& call,
                                 const model::Estimate& x,
                                 const WeightMatrix& weight,
                                 model::Estimate in_fp32) {
+  const auto& recipe = *call.rules.recipe;
   const bool is_quantised = weight.is_fp8() && call.rules.gemm == Gemm::kFp8;
-  constexpr double kQuantised = 1.1;  // an E4M3 code lies within a sixteenth of its number
-  const double frac = 2 * kQuantised * cut_frac(*call.rules.recipe, is_quantised, weight.in_dim());
+  const auto format = is_quantised ? tensor_core::Format::kE4m3 : tensor_core::Format::kBf16;
+  const auto& step = tensor_core::linear_path(recipe, format).step;
+  const double last_place = 2 * std::ldexp(1.0, -std::min(step.align_bits, step.result_bits));
+  const auto in_value = on_tensor_cores(call, x, weight);
+  std::vector<OpenInputs> open;
+  for (int64_t m = 0; m < x.shape.front(); ++m) {
+    open.push_back(open_inputs(call, row_of(x, m, 0, weight.in_dim()), is_quantised));
+  }
   parallel_for(weight.out_dim(), call.num_threads, [&](int64_t n) {
     std::vector<float> row(static_cast<size_t>(weight.in_dim()));
     weight.row(n, row);
     for (int64_t m = 0; m < x.shape.front(); ++m) {
-      const auto input = row_of(x, m, 0, weight.in_dim());
-      double magnitudes = 0;
-      for (size_t k = 0; k < row.size(); ++k) {
-        magnitudes += (std::abs(input.value[k]) + input.error[k]) * std::abs(static_cast<double>(row[k]));
+      const auto index = static_cast<size_t>(m * weight.out_dim() + n);
+      const auto& [num_open, num_blocks] = open[static_cast<size_t>(m)];
+      if (num_open == 0) {
+        in_fp32.error[index] = 0;
+        continue;
       }
-      in_fp32.error[static_cast<size_t>(m * weight.out_dim() + n)] += frac * magnitudes;
+      const auto input = row_of(x, m, 0, weight.in_dim());
+      TermSums terms;
+      double largest = 0;
+      for (size_t k = 0; k < row.size(); ++k) {
+        terms.add(input.value[k] * static_cast<double>(row[k]));
+        largest =
+            std::max(largest, (std::abs(input.value[k]) + input.error[k]) * std::abs(static_cast<double>(row[k])));
+      }
+      const int64_t chain = is_quantised ? num_blocks * kBlockLen : weight.in_dim();
+      const double num_places = static_cast<double>(num_open) + 2.0 * static_cast<double>(chain) / step.num_products;
+      in_fp32.error[index] += num_places * last_place * std::max(largest, terms.largest_prefix);
     }
   });
-  in_fp32.value = on_tensor_cores(call, x, weight).value;
+  in_fp32.value = in_value.value;
   return in_fp32;
 }
 

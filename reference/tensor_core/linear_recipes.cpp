@@ -5,11 +5,17 @@
 #include <algorithm>
 #include <utility>
 
+#include "model/check.hpp"
+
 namespace reference::tensor_core {
 namespace {
 
+// A unit for E4M3FNUZ stands for one of E4M3FN: the same code is half the number there, subnormal ones included, so with codes in
+// [-224, 224] and scales twice as large every step is the same but for a power of two.
 bool takes(const Path& path, Format format) {
-  return std::ranges::count(path.formats, format) > 0;
+  return std::ranges::any_of(path.formats, [=](Format of_unit) {
+    return of_unit == format || (format == Format::kE4m3 && of_unit == Format::kE4m3Fnuz);
+  });
 }
 
 // The recipe with its FP8 path of mma.sync before the others.
@@ -67,7 +73,11 @@ bool has_unit(const Recipe& recipe, Format format) {
 }
 
 const Path& linear_path(const Recipe& recipe, Format format) {
-  return *paths_for(recipe, format).front();
+  const auto found = std::ranges::find_if(recipe.paths, [&](const Path& path) { return takes(path, format); });
+  if (found == recipe.paths.end()) {
+    model::throw_input_error("recipe {} has no tensor cores for {}", recipe.name, format_name(format));
+  }
+  return *found;
 }
 
 std::string describe_recipe(const Recipe& recipe) {

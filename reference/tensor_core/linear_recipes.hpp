@@ -20,7 +20,7 @@ std::shared_ptr<const Recipe> find_linear_recipe(std::string_view name);
 
 bool has_unit(const Recipe& recipe, Format format);
 
-// The path that products of FP8 codes, or of BF16 numbers, take. Throws InputError if the accelerator has none.
+// The path that products of E4M3 codes, or of BF16 numbers, take; a unit for E4M3FNUZ takes E4M3 codes too. Throws InputError if the accelerator has none.
 const Path& linear_path(const Recipe& recipe, Format format);
 // "FP8: wgmma: ...; BF16: ..." for manifests.
 std::string describe_recipe(const Recipe& recipe);

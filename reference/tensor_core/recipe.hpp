@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -84,11 +85,23 @@ struct Chunks {
   bool operator==(const Chunks&) const = default;
 };
 
+// How an accelerator that states it turns activations into codes, in place of the profile's quantiser.
+struct Quantiser {
+  enum class Scale { kTimesReciprocal, kDivide };               // amax * FP32(1/448), amax / 448
+  enum class Code { kDivide, kTimesReciprocal, kMaxOverAmax };  // x / s, x * (1 / s), x * (448 / amax)
+  bool power_of_two = false;                                    // the scale is rounded up to a power of two
+  Scale scale = Scale::kTimesReciprocal;
+  Code code = Code::kDivide;
+
+  bool operator==(const Quantiser&) const = default;
+};
+
 struct Recipe {
   std::string name;
   std::vector<Path> paths;  // where a format has several, the first is what DeepSeek-V3's kernels use
   Promotion promotion = {};
   Chunks chunks = {};
+  std::optional<Quantiser> quantiser = {};
 };
 
 // "hopper", "ampere", "ada", "blackwell".

@@ -36,6 +36,13 @@ const Names<Promotion::Form> kForms{{"fma_scales_first", Promotion::Form::kFused
                                     {"fma_activation_first", Promotion::Form::kFusedActivationFirst},
                                     {"add_activation_first", Promotion::Form::kSeparateActivationFirst}};
 
+const Names<bool> kScaleFormats{{"fp32", false}, {"ue8m0", true}};
+const Names<Quantiser::Scale> kScales{{"amax_times_reciprocal", Quantiser::Scale::kTimesReciprocal},
+                                      {"amax_divided", Quantiser::Scale::kDivide}};
+const Names<Quantiser::Code> kCodes{{"divided_by_scale", Quantiser::Code::kDivide},
+                                    {"times_reciprocal", Quantiser::Code::kTimesReciprocal},
+                                    {"times_max_over_amax", Quantiser::Code::kMaxOverAmax}};
+
 // One object of the file: every key has to be asked for.
 class Object {
  public:
@@ -138,7 +145,7 @@ Promotion promotion_of(const json& value, const std::string& place) {
 
 Recipe parse_arithmetic(std::string_view text, const std::string& origin) {
   const json file = model::parse_strict_json(text, origin, 6);
-  const Object object(file, origin, {"name", "units", "promotion", "bf16_chain"});
+  const Object object(file, origin, {"name", "units", "promotion", "bf16_chain", "quantiser"});
   Recipe recipe{.name = object.text("name"), .paths = {}};
   const json& units = object.at("units");
   if (!units.is_array() || units.empty()) {
@@ -161,6 +168,12 @@ Recipe parse_arithmetic(std::string_view text, const std::string& origin) {
     const Object chain(object.at("bf16_chain"), origin + ": bf16_chain", {"splits", "order"});
     recipe.chunks = {.num_splits = chain.integer_or("splits", 1, 64, 1),
                      .descending = chain.choice_or("order", {{"ascending", false}, {"descending", true}}, false)};
+  }
+  if (object.has("quantiser")) {
+    const Object quantiser(object.at("quantiser"), origin + ": quantiser", {"format", "scale", "code"});
+    recipe.quantiser = {.power_of_two = quantiser.choice_or("format", kScaleFormats, false),
+                        .scale = quantiser.choice_or("scale", kScales, Quantiser::Scale::kTimesReciprocal),
+                        .code = quantiser.choice_or("code", kCodes, Quantiser::Code::kDivide)};
   }
   return recipe;
 }

@@ -48,6 +48,19 @@ TEST(RecipeFile, Example_IsReadWhole) {
   EXPECT_EQ(recipe.chunks, (Chunks{.num_splits = 2, .descending = true}));
 }
 
+TEST(RecipeFile, Quantiser_IsReadWhole_AndChecked) {
+  EXPECT_FALSE(parse_arithmetic(kExample, "a.json").quantiser);
+  const std::string stated =
+      R"("quantiser": {"format": "ue8m0", "scale": "amax_divided", "code": "times_reciprocal"}, "promotion")";
+  const auto quantiser = parse_arithmetic(with("\"promotion\"", stated), "a.json").quantiser;
+  ASSERT_TRUE(quantiser);
+  EXPECT_EQ(
+      *quantiser,
+      (Quantiser{.power_of_two = true, .scale = Quantiser::Scale::kDivide, .code = Quantiser::Code::kTimesReciprocal}));
+  EXPECT_EQ(message_of(with("\"promotion\"", R"("quantiser": {"code": "rounded"}, "promotion")")),
+            "a.json: quantiser: code 'rounded': expected divided_by_scale, times_reciprocal, times_max_over_amax");
+}
+
 // The code of minus zero is NaN, and every number is half of what E4M3FN's code means.
 TEST(RecipeFile, Fnuz_HasItsOwnCodes) {
   const Recipe recipe = parse_arithmetic(kExample, "a.json");

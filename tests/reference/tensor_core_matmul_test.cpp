@@ -194,6 +194,24 @@ TEST(TensorCoreMatmul, StatedArithmetic_HasTheBitsOfTheDefinition) {
   }
 }
 
+// What linear_path() rests on: codes of a FNUZ unit give the FN unit's bits, divided by four.
+TEST(TensorCoreMatmul, FnuzSteps_AreTheFnSteps_ButForAPowerOfTwo) {
+  std::mt19937 random(9);
+  const StepRule rule{.num_products = 32, .align_bits = 13, .result_bits = 13};
+  for (int round = 0; round < 2000; ++round) {
+    std::vector<uint32_t> a;
+    std::vector<uint32_t> b;
+    for (int k = 0; k < 32; ++k) {
+      // No minus zero, which is NaN in FNUZ.
+      a.push_back(std::max<uint32_t>(1, e4m3(random, round % 5) & 0x7F) | (random() & 0x80));
+      b.push_back(std::max<uint32_t>(1, e4m3(random, round / 5 % 5) & 0x7F) | (random() & 0x80));
+    }
+    const auto fn = std::bit_cast<float>(tc_step(rule, Format::kE4m3, a, b, 0));
+    const auto fnuz = std::bit_cast<float>(tc_step(rule, Format::kE4m3Fnuz, a, b, 0));
+    ASSERT_EQ(fnuz, fn / 4) << round;
+  }
+}
+
 TEST(TensorCoreMatmul, Ampere_RefusesFp8) {
   const auto product = fp8_product(kWhole, 1, false);
   const WeightMatrix weight(product.weights, "w");

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <fstream>
 
 #include "golden/manifest_json.hpp"
@@ -46,11 +47,21 @@ TEST(Modes, EachRecipe_IsTheSameAsItself) {
   }
 }
 
+// Steps that keep 13 bits give bits that no FP32 sum gives.
 TEST(Modes, RecipesAgainstThePublishedGolden_PassUnderTheirNames) {
-  for (const char* mode : {"hopper", "hopper-mma", "ada", "blackwell"}) {
+  for (const char* mode : {"hopper", "ada"}) {
     const auto verdict = judged(recorded("published"), recorded(mode));
     EXPECT_EQ(verdict.outcome, golden::Verdict::Outcome::kPass) << mode << "\n" << complaints(verdict);
-    EXPECT_GT(count_named(verdict, {mode}), 0) << mode;
+    EXPECT_GT(count_named(verdict, {mode}), 30) << mode;
+  }
+}
+
+// Steps that keep 25 bits are as exact as an FP32 sum: here they pass as another order of one.
+TEST(Modes, FineStepsAgainstThePublishedGolden_PassAsAnotherOrder) {
+  for (const char* mode : {"hopper-mma", "blackwell"}) {
+    const auto verdict = judged(recorded("published"), recorded(mode));
+    EXPECT_EQ(verdict.outcome, golden::Verdict::Outcome::kPass) << mode << "\n" << complaints(verdict);
+    EXPECT_GT(count(verdict, OpStatus::kOrder), 0) << mode;
   }
 }
 
@@ -87,14 +98,56 @@ TEST(Modes, StatedArithmetic_IsARuleOfItsOwn_AndDivergesFromOthers) {
   const TempDir directory;
   const auto file = directory.path() / "stated.json";
   std::ofstream(file) << kStated;
-  const auto golden = mini().record({.mode = "arithmetic:" + file.string()}, {"p7"});
+  RecordJob job;
+  job.ops = {"layer.1.attn*"};
+  const auto golden = mini().record({.mode = "arithmetic:" + file.string()}, {"p7"}, job);
   std::filesystem::remove(file);  // the golden file holds its text
   const auto read_back = golden::parse_manifest(golden::manifest_text(golden.manifest), "test");
   EXPECT_EQ(read_back.arithmetic, kStated);
   const auto own = judged(golden, golden);
-  EXPECT_EQ(count(own, OpStatus::kSame), static_cast<int64_t>(own.ops.size()));
+  EXPECT_GT(count(own, OpStatus::kSame), 8);
+  EXPECT_EQ(count(own, OpStatus::kDiverged) + count(own, OpStatus::kVariant) + count(own, OpStatus::kOrder), 0);
   EXPECT_EQ(judged(recorded("published"), golden).outcome, golden::Verdict::Outcome::kFail);
   EXPECT_EQ(judged(recorded("hopper"), golden).outcome, golden::Verdict::Outcome::kFail);
+}
+
+// Hopper's steps stated in a file, with another quantiser, are mode hopper with the flags for that quantiser; a FNUZ unit is an FN one.
+TEST(Modes, StatedHopper_HasHoppersBits) {
+  const TempDir directory;
+  const auto file = directory.path() / "hopper.json";
+  std::ofstream(file) << R"({"name": "h", "quantiser": {"format": "ue8m0"}, "units": [
+    {"inputs": ["e4m3fnuz"], "products": 32, "align_bits": 13, "result_bits": 13},
+    {"inputs": ["bf16"], "products": 16, "align_bits": 25, "result_bits": 23}]})";
+  const auto stated = mini().record({.mode = "arithmetic:" + file.string()}, {"p7"});
+  const auto named = mini().record({.mode = "hopper", .scale = "ue8m0"}, {"p7"});
+  ASSERT_EQ(stated.tensors.size(), named.tensors.size());
+  for (const auto& [name, tensor] : named.tensors) {
+    EXPECT_TRUE(std::ranges::equal(tensor.bytes, stated.tensors.at(name).bytes)) << name;
+  }
+}
+
+// Errors against exact arithmetic: the profile's own bits are the measure; a step too few in half of the elements is seen.
+TEST(OracleRatio, IsOneForTheProfilesBits_AndMoreForOthers) {
+  const golden::CompareOptions options{.cases = {}, .with_oracle_ratio = true};
+  auto dump = recorded("published").tensors;
+  const auto own = mini().compare(recorded("published"), {.tensors = dump, .unused = {}}, options);
+  int64_t num_ratios = 0;
+  for (const auto& op : own.ops) {
+    num_ratios += op.oracle_ratio ? 1 : 0;
+    EXPECT_EQ(op.oracle_ratio.value_or(1), 1) << op.op;
+  }
+  EXPECT_GT(num_ratios, 150);
+  auto& norm = dump.at("p7/layer.1.ffn_norm");
+  std::vector<uint16_t> codes;
+  for (const uint16_t code : norm.codes<uint16_t>()) {
+    codes.push_back(codes.size() % 2 == 0 ? code : static_cast<uint16_t>(code - 1));
+  }
+  norm = model::make_tensor(norm.dtype, norm.shape, std::move(codes));
+  const auto cut = mini().compare(recorded("published"), {.tensors = dump, .unused = {}}, options);
+  const auto found = std::ranges::find(cut.ops, "layer.1.ffn_norm", &golden::OpResult::op);
+  ASSERT_NE(found, cut.ops.end());
+  // Rounding: u / sqrt(3) of half a step each; one step more in half of the elements: sqrt((1 / 12 + 13 / 12) / 2) / sqrt(1 / 12).
+  EXPECT_NEAR(found->oracle_ratio.value_or(0), std::sqrt(7), 0.3);
 }
 
 TEST(Modes, WithoutAUnitForTheOperands_AreRefused) {

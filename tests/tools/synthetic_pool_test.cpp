@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <set>
+#include <string>
 
 #include "tools/synthetic/calibration.hpp"
 #include "tools/synthetic/generator.hpp"
@@ -105,7 +106,7 @@ TEST(WeightPool, CodesAreNormal_WithTheirLargestInNearlyEveryBlock) {
 }
 
 TEST(WeightPool, TensorsAreNoCopiesOfOneAnother_ButTheMtpHeadIs) {
-  std::set<std::vector<uint8_t>> beginnings;
+  std::set<std::string> beginnings;
   int64_t num_tensors = 0;
   for (const auto& tensor : model::tensor_catalog(weights().config())) {
     if (tensor.dtype == model::DType::kF8E4M3) {

@@ -10,6 +10,7 @@
 #include "tools/bench/machine.hpp"
 #include "tools/bench/reference_bench.hpp"
 #include "tools/bench/timing.hpp"
+#include "tools/mode_flags.hpp"
 
 namespace tools {
 namespace {
@@ -129,7 +130,7 @@ MachineLimits measure_limits(const BenchFlags& flags) {
 }
 
 std::vector<LinearRow> measure_linears(const BenchFlags& flags, const MachineLimits& limits) {
-  const auto rules = reference::v32_rules(reference::Gemm::kFp8, model::ScaleFormat::kFp32);
+  const auto rules = rules_of(resolved({.mode = flags.mode, .gemm = "fp8"}, model::built_in_config("deepseek-v3")));
   const model::Op op{.id = "linear", .kind = model::OpKind::kLinear, .weights = {"w"}};
   const model::Workload workload;
   std::vector<LinearRow> rows;

@@ -12,7 +12,8 @@ struct BenchFlags {
   int num_threads = 1;
   double min_time_s = 0.2;
   int num_repetitions = 3;
-  std::string filter;  // only shapes whose name contains it
+  std::string filter;              // only shapes whose name contains it
+  std::string mode = "published";  // what the rules of linears are; as --mode of the other programs
 };
 
 // The limits that the other rows are divided by.
