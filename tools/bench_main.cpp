@@ -5,6 +5,7 @@
 
 #include "reference/simd/kernels.hpp"
 #include "tools/bench/host_bench.hpp"
+#include "tools/bench/kernel_bench.hpp"
 #include "tools/bench/machine.hpp"
 #include "tools/bench/records.hpp"
 #include "tools/bench/reference_bench.hpp"
@@ -159,7 +160,8 @@ void add_reference(CLI::App& app, ReferenceFlags& flags) {
 }  // namespace tools
 
 int main(int argc, char** argv) {
-  CLI::App app{"Measures the CPU reference, this machine and the simulator.", "dsv3-bench"};
+  CLI::App app{"Measures the CPU reference, this machine and the simulator; counts what the kernels move.",
+               "dsv3-bench"};
   tools::describe(app, "Each subcommand has a --help of its own.");
   app.require_subcommand(1);
   tools::ReferenceFlags flags;
@@ -168,9 +170,15 @@ int main(int argc, char** argv) {
   tools::add_reference(*reference, flags);
   auto* host = app.add_subcommand("host", "the machine's own FMA peak and read bandwidth");
   const auto run_host = tools::add_host_bench(*host);
+  auto* kernels = app.add_subcommand(
+      "kernels", "bytes that each decode kernel moves at DeepSeek-V3's shapes, beside the least that it has to");
+  const auto run_kernels = tools::add_kernel_bench(*kernels);
   auto* simulator = app.add_subcommand("simulator", "how long the simulator's own jobs take");
   const auto run_simulator = tools::add_simulator_bench(*simulator);
   return tools::run_main(app, argc, argv, [&] {
-    return host->parsed() ? run_host() : simulator->parsed() ? run_simulator() : tools::run_reference(flags);
+    return host->parsed()        ? run_host()
+           : kernels->parsed()   ? run_kernels()
+           : simulator->parsed() ? run_simulator()
+                                 : tools::run_reference(flags);
   });
 }

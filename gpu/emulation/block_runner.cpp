@@ -66,7 +66,9 @@ void BlockRunner::prepare(const GridLaunch& launch, Index3 block) {
   if (threads_.size() < static_cast<size_t>(num_threads_)) {
     threads_.resize(static_cast<size_t>(num_threads_));
     meetings_.resize(static_cast<size_t>(num_threads_ / kWarpLen));
+    warpgroup_meetings_.resize(static_cast<size_t>(num_threads_ / kWarpgroupLen));
   }
+  engine_.begin_block(num_threads_);
   for (int i = 0; i < num_threads_; ++i) {
     Thread& thread = threads_[static_cast<size_t>(i)];
     const auto id = static_cast<unsigned>(i);
@@ -121,6 +123,12 @@ void BlockRunner::run(const GridLaunch& launch, Index3 block) {
 }
 
 void BlockRunner::check_after_block() {
+  if (const char* what = engine_.unfinished(); what != nullptr) {
+    fault_ = std::make_unique<Fault>(
+        FaultKind::kRace,
+        fmt::format("kernel {}, block ({}, {}, {}): {}", launch_->name, block_.x, block_.y, block_.z, what));
+    return;
+  }
   const std::byte* canary = shared_memory_ + launch_->shared_bytes;
   const auto* changed = std::find_if(canary, canary + kCanaryBytes, [](std::byte b) { return b != kCanary; });
   if (changed != canary + kCanaryBytes) {
@@ -146,6 +154,9 @@ void BlockRunner::abandon() {
   }
   for (auto& warp : meetings_) {
     warp = {};
+  }
+  for (auto& warpgroup : warpgroup_meetings_) {
+    warpgroup = {};
   }
 }
 
@@ -208,7 +219,6 @@ int BlockRunner::take_runnable() {
   return thread;
 }
 
-// Ascending thread ids come in; they run in the order of the options.
 void BlockRunner::make_runnable(const int* threads, int count) {
   num_fruitless_yields_ = 0;
   for (int i = 0; i < count; ++i) {
@@ -223,6 +233,9 @@ void BlockRunner::change_thread() {
   Fiber* to = &main_;
   int thread = -1;
   const bool may_start = fault_ == nullptr && next_to_start_ < start_order_.size();
+  while (fault_ == nullptr && !may_start && !any_runnable() && num_exited_ < num_threads_ && engine_.has_tiles()) {
+    engine_.copy_one_tile();
+  }
   const bool start_first = options_.order.kind == OrderKind::kRandom && may_start && random() % 2 == 0;
   if (fault_ == nullptr && any_runnable() && !start_first) {
     thread = take_runnable();
@@ -345,6 +358,44 @@ void BlockRunner::warp_operation(
   int num_others = 0;
   for (uint32_t rest = mask & ~(1U << lane); rest != 0; rest &= rest - 1) {
     others[static_cast<size_t>(num_others++)] = warp * kWarpLen + std::countr_zero(rest);
+  }
+  make_runnable(others.data(), num_others);
+}
+
+void BlockRunner::warpgroup_operation(
+    const char* what, Site site, void* operand, void (*function)(void* const* operands, void* closure), void* closure) {
+  const auto group = static_cast<size_t>(running_ / kWarpgroupLen);
+  if (group >= warpgroup_meetings_.size()) {
+    fail(FaultKind::kDivergence, fmt::format("{} outside a warpgroup of 128 threads", what), site);
+  }
+  WarpgroupMeeting& meeting = warpgroup_meetings_[group];
+  if (meeting.num_arrived == 0) {
+    meeting.what = what;
+    meeting.site = site;
+  } else if (!(meeting.site == site) || meeting.what != what) {
+    fail(FaultKind::kDivergence,
+         fmt::format("warpgroup divergence: thread {} is at {} while others wait at {} at {}:{}",
+                     running_,
+                     what,
+                     meeting.what,
+                     meeting.site.file,
+                     meeting.site.line),
+         site);
+  }
+  meeting.operands[static_cast<size_t>(running_ % kWarpgroupLen)] = operand;
+  if (++meeting.num_arrived < kWarpgroupLen) {
+    wait_here(what, site);
+    return;
+  }
+  meeting.num_arrived = 0;
+  function(meeting.operands.data(), closure);
+  std::array<int, kWarpgroupLen> others;
+  int num_others = 0;
+  for (int i = 0; i < kWarpgroupLen; ++i) {
+    const int thread = static_cast<int>(group) * kWarpgroupLen + i;
+    if (thread != running_) {
+      others[static_cast<size_t>(num_others++)] = thread;
+    }
   }
   make_runnable(others.data(), num_others);
 }

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "gpu/emulation/async_engine.hpp"
 #include "gpu/emulation/fault.hpp"
 #include "gpu/emulation/fiber.hpp"
 #include "gpu/emulation/options.hpp"
@@ -71,6 +72,12 @@ class BlockRunner {
   void warp_operation(
       uint32_t mask, const char* what, Site site, void* operand, WarpFunction function, const void* closure);
   void sync_warp(uint32_t mask, Site site);
+  // Waits until all 128 threads of the warpgroup have called; the last one runs `function` for all.
+  void warpgroup_operation(const char* what,
+                           Site site,
+                           void* operand,
+                           void (*function)(void* const* operands, void* closure),
+                           void* closure);
   // Lets others run; for loops that wait for another block's or thread's word in memory.
   void yield();
   // Lets others run if anybody can: how a checked access interrupts a thread.
@@ -85,9 +92,15 @@ class BlockRunner {
   [[nodiscard]] const Options& options() const { return options_; }
   [[nodiscard]] RaceChecker* checker() const { return checker_; }
   [[nodiscard]] PendingCopies& pending_copies() { return threads_[static_cast<size_t>(running_)].copies; }
+  [[nodiscard]] AsyncEngine& engine() { return engine_; }
   uint64_t random();
 
   int64_t flops = 0;  // of tensor core operations since the owner last looked
+
+  // --- For the engine ---
+  void wait_here(const char* what, Site site);
+  // Ascending thread ids; they run in the order of the options.
+  void make_runnable(const int* threads, int count);
 
  private:
   enum class Status : uint8_t { kNotStarted, kCanRun, kWaits, kExited };
@@ -106,6 +119,12 @@ class BlockRunner {
     Site site;
     std::array<void*, kWarpLen> operands = {};
   };
+  struct WarpgroupMeeting {
+    int num_arrived = 0;
+    const char* what = "";
+    Site site;
+    std::array<void*, kWarpgroupLen> operands = {};
+  };
   struct Barrier {
     std::vector<int> waiting;
     Site site;
@@ -116,10 +135,8 @@ class BlockRunner {
   void prepare(const GridLaunch& launch, Index3 block);
   void become(int thread);
   void exit_thread();
-  void wait_here(const char* what, Site site);
   void change_thread();
   Fiber* take_fiber();
-  void make_runnable(const int* threads, int count);
   int take_runnable();
   [[nodiscard]] bool any_runnable() const { return first_runnable_ < runnable_.size(); }
   [[nodiscard]] std::string waiting_report() const;
@@ -142,7 +159,9 @@ class BlockRunner {
   std::vector<int> runnable_;  // from first_runnable_ on
   size_t first_runnable_ = 0;
   std::vector<std::array<WarpMeeting, kWarpLen>> meetings_;  // [warp][lowest lane of the mask]
+  std::vector<WarpgroupMeeting> warpgroup_meetings_;
   Barrier barrier_;
+  AsyncEngine engine_{*this};
   int running_ = 0;
 
   Fiber main_;

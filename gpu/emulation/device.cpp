@@ -58,7 +58,7 @@ Index3 block_at(Index3 grid, int64_t i) {
 Device::Device(const Options& options)
     : options_(options), memory_(options.memory_bytes), random_state_(options.order.seed) {
   CHECK(options.num_os_threads >= 1);
-  checker_ = std::make_unique<RaceChecker>(memory_);
+  checker_ = std::make_unique<RaceChecker>(memory_, options_.finds_races);
   for (int i = 0; i < options.num_os_threads; ++i) {
     runners_.push_back(std::make_unique<BlockRunner>(options, options.order.seed + static_cast<uint64_t>(i), nullptr));
   }
@@ -291,8 +291,13 @@ void Device::run_grid(const GridLaunch& launch, bool checked, bool early, const 
   if (checked) {
     checker_->begin_launch(launch.name, stream, clock, early);
     BlockRunner& runner = *runners_.back();
-    for (int64_t i = 0; i < num_blocks; ++i) {
-      runner.run(launch, block_at(launch.grid, block_id(i)));
+    try {
+      for (int64_t i = 0; i < num_blocks; ++i) {
+        runner.run(launch, block_at(launch.grid, block_id(i)));
+      }
+    } catch (const Fault& fault) {
+      checker_->throw_races(fault.what());  // the likelier cause, named first
+      throw;
     }
     counters.tensor_flops += std::exchange(runner.flops, 0);
     const AccessCounts counts = checker_->end_launch();

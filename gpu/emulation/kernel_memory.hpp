@@ -31,6 +31,13 @@ T* shared_memory_as() {
   return reinterpret_cast<T*>(emulation::BlockRunner::current()->shared_memory());
 }
 
+// The same for tiles, which start at multiples of 1024: ask for kTileSlackBytes more, since a device may have to round up.
+inline constexpr int kTileSlackBytes = 1024;
+template <typename T>
+T* shared_tiles_as() {
+  return shared_memory_as<T>();
+}
+
 template <int N, typename T>
 Vector<T, N> load_vector(const T* from, Site site = Site::here()) {
   emulation::require_aligned(from, sizeof(Vector<T, N>), site);

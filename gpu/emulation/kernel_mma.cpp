@@ -1,155 +1,18 @@
 #include "gpu/emulation/kernel_mma.hpp"
 
 #include <array>
-#include <bit>
 #include <cstring>
 #include <vector>
 
 #include "gpu/emulation/kernel_memory.hpp"
 #include "gpu/emulation/race_checker.hpp"
+#include "gpu/emulation/tile_product.hpp"
 
 namespace gpu::emulation {
 namespace {
 
 constexpr int kMatrixRows = 8;
 constexpr int kRowBytes = 16;
-
-// E4M3 codes as numbers. Exponent and fraction moved to FP32's places mean the number times 2^-120 (convert.hpp); a loop that compilers
-// turn into vectors.
-#if defined(__x86_64__)
-__attribute__((target_clones("avx2", "default")))
-#endif
-void decode_e4m3(const uint8_t* codes, float* values, size_t count) {
-  for (size_t i = 0; i < count; ++i) {
-    const uint32_t code = codes[i];
-    const uint32_t magnitude = code & 0x7FU;
-    const float value = std::bit_cast<float>((code & 0x80U) << 24 | magnitude << 20) * 0x1p120f;
-    values[i] = magnitude == 0x7F ? std::bit_cast<float>(0x7FC00000U) : value;
-  }
-}
-
-void decode_bf16(const uint8_t* bytes, float* values, size_t count) {
-  for (size_t i = 0; i < count; ++i) {
-    values[i] =
-        std::bit_cast<float>(static_cast<uint32_t>(bytes[2 * i + 1]) << 24 | static_cast<uint32_t>(bytes[2 * i]) << 16);
-  }
-}
-
-void decode(OperandFormat format, const std::vector<uint8_t>& bytes, float* values, size_t count) {
-  if (format == OperandFormat::kE4m3) {
-    decode_e4m3(bytes.data(), values, count);
-  } else {
-    decode_bf16(bytes.data(), values, count);
-  }
-}
-
-// One warp tile as plain matrices. Rows of a are contiguous for each k, so that 16 of them are two vectors.
-struct Tile {
-  int num_rows = 0;
-  int num_columns = 0;
-  int depth = 0;
-  std::vector<float> a;  // [depth][num_rows]
-  std::vector<float> b;  // [num_columns][depth]
-  std::vector<float> c;  // [num_columns][num_rows]
-  // On the way: codes as they lie in a row of a or a column of b, and a before it is transposed.
-  std::vector<uint8_t> a_bytes;
-  std::vector<uint8_t> b_bytes;
-  std::vector<float> a_rows;
-};
-
-using Lanes8 = float __attribute__((vector_size(32), aligned(4), may_alias));
-constexpr int kBlockRows = 16;
-constexpr int kBlockColumns = 4;
-
-// c += a b, each element's products in ascending k, each rounded and then added (the products are exact). The same bits with and
-// without AVX2. num_rows is a multiple of 16, num_columns of 8.
-#if defined(__x86_64__)
-__attribute__((target_clones("avx2", "default")))
-#endif
-void multiply_fp32(Tile& tile) {
-  for (int n = 0; n < tile.num_columns; n += kBlockColumns) {
-    for (int m = 0; m < tile.num_rows; m += kBlockRows) {
-      // Named one by one: kept in an array, the sums would live in memory.
-      float* const c = &tile.c[static_cast<size_t>(n * tile.num_rows + m)];
-      const auto at = [&](int column, int half) -> Lanes8& {
-        return *reinterpret_cast<Lanes8*>(c + column * tile.num_rows + half * 8);
-      };
-      Lanes8 sum00 = at(0, 0);
-      Lanes8 sum01 = at(0, 1);
-      Lanes8 sum10 = at(1, 0);
-      Lanes8 sum11 = at(1, 1);
-      Lanes8 sum20 = at(2, 0);
-      Lanes8 sum21 = at(2, 1);
-      Lanes8 sum30 = at(3, 0);
-      Lanes8 sum31 = at(3, 1);
-      const float* a = &tile.a[static_cast<size_t>(m)];
-      const float* b = &tile.b[static_cast<size_t>(n * tile.depth)];
-      for (int k = 0; k < tile.depth; ++k, a += tile.num_rows, ++b) {
-        const Lanes8 rows0 = *reinterpret_cast<const Lanes8*>(a);
-        const Lanes8 rows1 = *reinterpret_cast<const Lanes8*>(a + 8);
-        const float b0 = b[0];
-        const float b1 = b[tile.depth];
-        const float b2 = b[2 * tile.depth];
-        const float b3 = b[3 * tile.depth];
-        sum00 = sum00 + rows0 * b0;
-        sum01 = sum01 + rows1 * b0;
-        sum10 = sum10 + rows0 * b1;
-        sum11 = sum11 + rows1 * b1;
-        sum20 = sum20 + rows0 * b2;
-        sum21 = sum21 + rows1 * b2;
-        sum30 = sum30 + rows0 * b3;
-        sum31 = sum31 + rows1 * b3;
-      }
-      at(0, 0) = sum00;
-      at(0, 1) = sum01;
-      at(1, 0) = sum10;
-      at(1, 1) = sum11;
-      at(2, 0) = sum20;
-      at(2, 1) = sum21;
-      at(3, 0) = sum30;
-      at(3, 1) = sum31;
-    }
-  }
-}
-
-// Which k each instruction takes, in the order of its own k: bytes 4t, 4t + 1 first for E4M3 (see multiply_e4m3).
-std::vector<int> instruction_order(OperandFormat format, int depth) {
-  std::vector<int> order;
-  if (format != OperandFormat::kE4m3) {
-    for (int k = 0; k < depth; ++k) {
-      order.push_back(k);
-    }
-    return order;
-  }
-  for (int step = 0; step < depth; step += kTileBytes) {
-    for (int half = 0; half < 2; ++half) {
-      for (int k = 0; k < kTileBytes; k += 4) {
-        order.push_back(step + k + 2 * half);
-        order.push_back(step + k + 2 * half + 1);
-      }
-    }
-  }
-  return order;
-}
-
-void multiply_tensor_core(const TensorCoreStep& step, OperandFormat format, Tile& tile) {
-  const std::vector<int> order = instruction_order(format, tile.depth);
-  const OperandFormat operand = format == OperandFormat::kE4m3 ? OperandFormat::kFp16 : format;
-  std::vector<float> a(order.size());
-  std::vector<float> b(order.size());
-  for (int n = 0; n < tile.num_columns; ++n) {
-    for (size_t i = 0; i < order.size(); ++i) {
-      b[i] = tile.b[static_cast<size_t>(n * tile.depth + order[i])];
-    }
-    for (int m = 0; m < tile.num_rows; ++m) {
-      for (size_t i = 0; i < order.size(); ++i) {
-        a[i] = tile.a[static_cast<size_t>(order[i] * tile.num_rows + m)];
-      }
-      float& c = tile.c[static_cast<size_t>(n * tile.num_rows + m)];
-      c = tensor_core_chain(step, operand, a, b, c);
-    }
-  }
-}
 
 struct ProductOperands {
   FragmentC* c;
@@ -162,16 +25,10 @@ struct ProductCall {
   WarpTile tile;
 };
 
-void gather(void* const* operands, const ProductCall& call, Tile& tile) {
+void gather(void* const* operands, const ProductCall& call, TileProduct& tile) {
   const auto& [steps, row_tiles, column_tiles] = call.tile;
   const int step_depth = call.format == OperandFormat::kE4m3 ? kTileBytes : kTileBytes / 2;
-  tile.num_rows = row_tiles * kTileRows;
-  tile.num_columns = column_tiles * kTileColumns;
-  tile.depth = steps * step_depth;
-  tile.a.resize(static_cast<size_t>(tile.depth * tile.num_rows));
-  tile.a_rows.resize(tile.a.size());
-  tile.b.resize(static_cast<size_t>(tile.depth * tile.num_columns));
-  tile.c.resize(static_cast<size_t>(tile.num_rows * tile.num_columns));
+  tile.resize(row_tiles * kTileRows, column_tiles * kTileColumns, steps * step_depth);
   const int row_bytes = steps * kTileBytes;
   tile.a_bytes.resize(static_cast<size_t>(tile.num_rows * row_bytes));
   tile.b_bytes.resize(static_cast<size_t>(tile.num_columns * row_bytes));
@@ -197,18 +54,12 @@ void gather(void* const* operands, const ProductCall& call, Tile& tile) {
       }
     }
   }
-  decode(call.format, tile.b_bytes, tile.b.data(), tile.b.size());
-  decode(call.format, tile.a_bytes, tile.a_rows.data(), tile.a_rows.size());
-  for (int row = 0; row < tile.num_rows; ++row) {
-    for (int k = 0; k < tile.depth; ++k) {
-      tile.a[static_cast<size_t>(k * tile.num_rows + row)] = tile.a_rows[static_cast<size_t>(row * tile.depth + k)];
-    }
-  }
+  tile.decode(call.format);
 }
 
 // Calls visit(fragment element, tile element) for all of c.
 template <typename Visit>
-void for_each_c(void* const* operands, const WarpTile& shape, Tile& tile, const Visit& visit) {
+void for_each_c(void* const* operands, const WarpTile& shape, TileProduct& tile, const Visit& visit) {
   for (int lane = 0; lane < kWarpLen; ++lane) {
     FragmentC* c = static_cast<const ProductOperands*>(operands[lane])->c;
     for (int r = 0; r < shape.row_tiles; ++r) {
@@ -225,15 +76,11 @@ void for_each_c(void* const* operands, const WarpTile& shape, Tile& tile, const 
 
 void multiply_for_warp(void* const* operands, const void* closure) {
   const auto& call = *static_cast<const ProductCall*>(closure);
-  thread_local Tile tile;
+  thread_local TileProduct tile;
   gather(operands, call, tile);
   for_each_c(operands, call.tile, tile, [](const float& mine, float& element) { element = mine; });
   BlockRunner& runner = *BlockRunner::current();
-  switch (runner.options().accumulation) {
-    case Accumulation::kFp32: multiply_fp32(tile); break;
-    case Accumulation::kHopper: multiply_tensor_core(kHopper16Bit, call.format, tile); break;
-    case Accumulation::kAmpere: multiply_tensor_core(kAmpere16Bit, call.format, tile); break;
-  }
+  tile.multiply_warp(runner.options().accumulation, call.format);
   for_each_c(operands, call.tile, tile, [](float& mine, const float& element) { mine = element; });
   runner.flops += int64_t{2} * tile.num_rows * tile.num_columns * tile.depth;
 }

@@ -20,6 +20,7 @@ struct Options {
   int num_os_threads = 1;  // blocks of a launch are shared out; kernels compiled for checking use one
   int64_t memory_bytes = int64_t{8} << 30;
   Accumulation accumulation = Accumulation::kFp32;
+  bool finds_races = true;  // of kernels compiled for checking; without it their accesses are counted and no more
 };
 
 }  // namespace gpu::emulation

@@ -39,14 +39,19 @@ void RaceChecker::begin_launch(const std::string& name, int stream, const QueueC
 }
 
 AccessCounts RaceChecker::end_launch() {
-  if (!races_.empty()) {
-    std::string text;
-    for (const std::string& race : races_) {
-      text += (text.empty() ? "" : "\n") + race;
-    }
-    throw Fault(FaultKind::kRace, text);
-  }
+  throw_races("");
   return counts_;
+}
+
+void RaceChecker::throw_races(const std::string& what_came_of_them) const {
+  if (races_.empty()) {
+    return;
+  }
+  std::string text;
+  for (const std::string& race : races_) {
+    text += (text.empty() ? "" : "\n") + race;
+  }
+  throw Fault(FaultKind::kRace, what_came_of_them.empty() ? text : text + "\n" + what_came_of_them);
 }
 
 void RaceChecker::begin_block(BlockRunner& runner, Index3 block) {
@@ -61,6 +66,9 @@ void RaceChecker::begin_block(BlockRunner& runner, Index3 block) {
   acquired_.clear();
   waited_.assign(num_threads, false);
   first_waiter_ = -1;
+  clocks_.clear();
+  barrier_clocks_.clear();
+  async_fences_.assign(num_threads, 0);
 }
 
 void RaceChecker::end_block() {
@@ -105,6 +113,47 @@ void RaceChecker::atomic(int thread, const void* address) {
   if (const Fence& fence = fences_[static_cast<size_t>(thread)]; fence.any) {
     published.push_back(fence.release);
   }
+}
+
+namespace {
+
+void join(std::vector<uint32_t>& into, const std::vector<uint32_t>& from) {
+  into.resize(std::max(into.size(), from.size()), 0);
+  for (size_t i = 0; i < from.size(); ++i) {
+    into[i] = std::max(into[i], from[i]);
+  }
+}
+
+}  // namespace
+
+void RaceChecker::barrier_arrived(int thread, const void* barrier) {
+  clocks_.resize(fences_.size());
+  Clock& arriving = barrier_clocks_[barrier].arriving;
+  arriving.resize(clocks_.size(), 0);
+  join(arriving, clocks_[static_cast<size_t>(thread)]);
+  arriving[static_cast<size_t>(thread)] = time_++;
+}
+
+void RaceChecker::barrier_completed(const void* barrier) {
+  auto& [arriving, completed] = barrier_clocks_[barrier];
+  completed = arriving;
+}
+
+void RaceChecker::barrier_waited(int thread, const void* barrier) {
+  clocks_.resize(fences_.size());
+  join(clocks_[static_cast<size_t>(thread)], barrier_clocks_[barrier].completed);
+}
+
+bool RaceChecker::barriers_order(const ShadowAccess& earlier, int later_thread) const {
+  if (clocks_.empty() || clocks_[static_cast<size_t>(later_thread)].empty() || earlier.sharers == Sharers::kMany) {
+    return false;
+  }
+  const Clock& clock = clocks_[static_cast<size_t>(later_thread)];
+  if (earlier.sharers == Sharers::kOneThread) {
+    return earlier.time <= clock[earlier.thread];
+  }
+  const auto first = clock.begin() + earlier.thread / kWarpLen * kWarpLen;
+  return std::all_of(first, first + kWarpLen, [&](uint32_t time) { return earlier.time <= time; });
 }
 
 void RaceChecker::wait_for_earlier_grids(int thread) {
@@ -152,7 +201,8 @@ bool RaceChecker::ordered(const ShadowAccess& earlier, const ShadowAccess& later
     return true;
   }
   if (earlier.run == later.run) {
-    return in_block_before(earlier.thread, earlier.time, earlier.sharers, later.thread);
+    return in_block_before(earlier.thread, earlier.time, earlier.sharers, later.thread) ||
+           barriers_order(earlier, later.thread);
   }
   const uint32_t earlier_launch = runs_[earlier.run].launch;
   if (earlier_launch != static_cast<uint32_t>(launches_.size()) - 1) {
@@ -171,29 +221,35 @@ bool RaceChecker::ordered(const ShadowAccess& earlier, const ShadowAccess& later
 }
 
 void RaceChecker::check_cell(ShadowCell& cell, const ShadowAccess& now, const void* address, AccessKind kind) {
-  const char* const what = kind == AccessKind::kRead ? "read" : kind == AccessKind::kAtomic ? "atomic" : "write";
+  const bool reads = kind == AccessKind::kRead || kind == AccessKind::kAsyncRead;
+  const char* const what = reads ? "read" : kind == AccessKind::kAtomic ? "atomic" : "write";
   const auto check = [&](const ShadowAccess& earlier, const char* earlier_what) {
     if (!ordered(earlier, now)) {
       report(earlier, earlier_what, now, what, address);
     }
   };
-  const bool finishes_copy = kind == AccessKind::kWrite && cell.write.is_pending && cell.write.thread == now.thread;
+  const bool finishes_copy = (kind == AccessKind::kWrite || kind == AccessKind::kAsyncWrite) && cell.write.is_pending &&
+                             cell.write.thread == now.thread;
   if (cell.write.is_pending && !finishes_copy && cell.write.run == now.run) {
     report(cell.write, "asynchronous copy (not waited for)", now, what, address);
+  }
+  if (kind == AccessKind::kAsyncRead && cell.write.run == now.run && !cell.write.is_async &&
+      async_fences_[cell.write.thread] < cell.write.time) {
+    report(cell.write, "write (without a fence for asynchronous readers)", now, "asynchronous read", address);
   }
   check(cell.write, "write");
   if (kind != AccessKind::kAtomic) {
     check(cell.atomic, "atomic");
   }
-  if (kind != AccessKind::kRead) {
+  if (!reads) {
     check(cell.read, "read");
   }
-  if (kind == AccessKind::kWrite || kind == AccessKind::kPendingWrite) {
+  if (!reads && kind != AccessKind::kAtomic) {
     cell.write = now;
     return;
   }
   // Several accesses that need no order among each other: the last one stands for all.
-  ShadowAccess& last = kind == AccessKind::kRead ? cell.read : cell.atomic;
+  ShadowAccess& last = reads ? cell.read : cell.atomic;
   auto sharers = Sharers::kOneThread;
   if (!ordered(last, now)) {
     const bool in_warp = last.run == now.run && last.thread / kWarpLen == now.thread / kWarpLen;
@@ -225,7 +281,7 @@ ShadowPage& RaceChecker::page_of(uintptr_t page) {
 }
 
 void RaceChecker::access(int thread, const void* address, int64_t num_bytes, AccessKind kind, Origin origin) {
-  const bool is_write = kind != AccessKind::kRead;
+  const bool is_write = kind != AccessKind::kRead && kind != AccessKind::kAsyncRead;
   const bool is_device = memory_.reserves(address);
   if (is_device && !memory_.holds(address, num_bytes)) {
     runner_->fail(FaultKind::kOutOfBounds,
@@ -253,7 +309,11 @@ void RaceChecker::access(int thread, const void* address, int64_t num_bytes, Acc
                          .time = time_,
                          .origin = origin,
                          .thread = static_cast<uint16_t>(thread),
-                         .is_pending = kind == AccessKind::kPendingWrite};
+                         .is_pending = kind == AccessKind::kPendingWrite,
+                         .is_async = kind == AccessKind::kAsyncWrite};
+  if (!is_device && !finds_races_) {
+    return;
+  }
   auto begin = reinterpret_cast<uintptr_t>(address);
   const uintptr_t end = begin + static_cast<uintptr_t>(num_bytes);
   if (is_device) {
@@ -263,14 +323,16 @@ void RaceChecker::access(int thread, const void* address, int64_t num_bytes, Acc
     const uintptr_t page_start = begin & ~(kShadowPageBytes - 1);
     const uintptr_t part_end = std::min(end, page_start + kShadowPageBytes);
     ShadowPage& page = page_of(page_start);
-    page.for_each(begin, part_end - begin, [&](ShadowCell& cell, uintptr_t at) {
-      if (!is_device) {  // an earlier block had shared memory of its own
-        cell.write = cell.write.run == run_ ? cell.write : ShadowAccess{};
-        cell.read = cell.read.run == run_ ? cell.read : ShadowAccess{};
-        cell.atomic = cell.atomic.run == run_ ? cell.atomic : ShadowAccess{};
-      }
-      check_cell(cell, now, reinterpret_cast<const void*>(at), kind);
-    });
+    if (finds_races_) {
+      page.for_each(begin, part_end - begin, [&](ShadowCell& cell, uintptr_t at) {
+        if (!is_device) {  // an earlier block had shared memory of its own
+          cell.write = cell.write.run == run_ ? cell.write : ShadowAccess{};
+          cell.read = cell.read.run == run_ ? cell.read : ShadowAccess{};
+          cell.atomic = cell.atomic.run == run_ ? cell.atomic : ShadowAccess{};
+        }
+        check_cell(cell, now, reinterpret_cast<const void*>(at), kind);
+      });
+    }
     if (is_device) {
       if (page.counted_launch != launches_.size()) {
         page.counted_launch = static_cast<uint32_t>(launches_.size());

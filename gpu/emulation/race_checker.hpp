@@ -21,8 +21,9 @@
 
 namespace gpu::emulation {
 
-// kPendingWrite: by an asynchronous copy, until it is waited for.
-enum class AccessKind { kRead, kWrite, kAtomic, kPendingWrite };
+// kPendingWrite: by an asynchronous copy, until it is waited for. kAsync...: by the units that copy and multiply tiles, which see what
+// threads wrote only behind a fence.
+enum class AccessKind { kRead, kWrite, kAtomic, kPendingWrite, kAsyncRead, kAsyncWrite };
 
 // Where an access came from: a program counter, or a Site that the checker keeps.
 using Origin = uint32_t;
@@ -36,12 +37,14 @@ struct AccessCounts {
 
 class RaceChecker {
  public:
-  explicit RaceChecker(const DeviceMemory& memory) : memory_(memory) {}
+  RaceChecker(const DeviceMemory& memory, bool finds_races) : memory_(memory), finds_races_(finds_races) {}
 
   // --- Called by the device and the runner ---
   void begin_launch(const std::string& name, int stream, const QueueClock& clock, bool early);
   // Throws Fault kRace when the launch had races; the first line names the first one.
   AccessCounts end_launch();
+  // Throws it if there were races so far; `what_came_of_them` is added.
+  void throw_races(const std::string& what_came_of_them) const;
   void begin_block(BlockRunner& runner, Index3 block);
   void end_block();
   void block_met();
@@ -55,6 +58,12 @@ class RaceChecker {
   // What an atomic operation on this address publishes and learns. The access itself is reported besides.
   void atomic(int thread, const void* address);
   void wait_for_earlier_grids(int thread);
+  // Barriers that count arrivals: who waits for a phase learns what those who arrived in it have done or learnt.
+  void barrier_arrived(int thread, const void* barrier);
+  void barrier_completed(const void* barrier);
+  void barrier_waited(int thread, const void* barrier);
+  // What the thread wrote is seen by the units that copy and multiply tiles.
+  void async_fence(int thread) { async_fences_[static_cast<size_t>(thread)] = time_++; }
 
   // Shared memory of the running block, or device memory?
   [[nodiscard]] bool watches(const void* address) const;
@@ -110,6 +119,7 @@ class RaceChecker {
   [[nodiscard]] std::string source_of(Origin origin) const;
 
   const DeviceMemory& memory_;
+  bool finds_races_;
   std::unordered_map<uintptr_t, std::unique_ptr<ShadowPage>> pages_;
   std::array<std::pair<uintptr_t, ShadowPage*>, 64> recent_pages_ = {};
   std::vector<Launch> launches_;
@@ -125,6 +135,16 @@ class RaceChecker {
   std::vector<std::vector<Release>> pending_;  // [thread] seen by atomics, not fenced yet
   std::vector<Acquired> acquired_;
   std::vector<bool> waited_;  // [thread] wait_for_earlier_grids
+  // By thread of the block: up to when another thread's accesses are ordered before its own. Empty until a barrier is used.
+  using Clock = std::vector<uint32_t>;
+  struct BarrierClocks {
+    Clock arriving;
+    Clock completed;
+  };
+  [[nodiscard]] bool barriers_order(const ShadowAccess& earlier, int later_thread) const;
+  std::vector<Clock> clocks_;
+  std::unordered_map<const void*, BarrierClocks> barrier_clocks_;
+  std::vector<uint32_t> async_fences_;  // [thread] time of the last one
   int first_waiter_ = -1;
   uint32_t first_wait_time_ = 0;
   std::unordered_map<const void*, std::vector<Release>> released_;  // by address, in this launch

@@ -16,6 +16,7 @@ struct ShadowAccess {
   uint32_t origin = 0;
   uint16_t thread = 0;
   bool is_pending = false;                // writes: an asynchronous copy that nobody has waited for yet
+  bool is_async = false;                  // writes: by a unit that copies tiles
   Sharers sharers = Sharers::kOneThread;  // of reads and atomics
 };
 
@@ -35,6 +36,9 @@ class ShadowPage {
   // Calls visit(cell, address) for each cell that the access touches; all of it lies in this page.
   template <typename Visit>
   void for_each(uintptr_t begin, uintptr_t num_bytes, const Visit& visit) {
+    if (cells_.empty()) {  // a page of which accesses are only counted needs none
+      cells_.resize(kShadowPageBytes >> shift_);
+    }
     while (((begin | num_bytes) & ((uintptr_t{1} << shift_) - 1)) != 0) {
       split();
     }
@@ -59,7 +63,7 @@ class ShadowPage {
   }
 
   int shift_ = 4;
-  std::vector<ShadowCell> cells_ = std::vector<ShadowCell>(kShadowPageBytes >> 4);
+  std::vector<ShadowCell> cells_;
 };
 
 }  // namespace gpu::emulation

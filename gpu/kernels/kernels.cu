@@ -6,6 +6,7 @@
 #include "gpu/kernels/embed.cuh"
 #include "gpu/kernels/expanded_attention.cuh"
 #include "gpu/kernels/fp8_linear.cuh"
+#include "gpu/kernels/fp8_linear_sm90.cuh"
 #include "gpu/kernels/gather_latent.cuh"
 #include "gpu/kernels/latent_attention.cuh"
 #include "gpu/kernels/quantize_rows.cuh"
@@ -25,6 +26,7 @@ struct Launchers {
   void (*embed)(Stream, const EmbedArguments&);
   void (*expanded_attention)(Stream, const ExpandedAttentionArguments&);
   void (*fp8_linear)(Stream, const Fp8LinearArguments&);
+  void (*fp8_linear_sm90)(Stream, const Fp8LinearSm90Arguments&);
   void (*gather_latent)(Stream, const GatherLatentArguments&);
   void (*latent_attention)(Stream, const LatentAttentionArguments&);
   void (*quantize_rows)(Stream, const QuantizeRowsArguments&);
@@ -43,6 +45,7 @@ const Launchers kLaunchers{.align = align,
                            .embed = embed,
                            .expanded_attention = expanded_attention,
                            .fp8_linear = fp8_linear,
+                           .fp8_linear_sm90 = fp8_linear_sm90,
                            .gather_latent = gather_latent,
                            .latent_attention = latent_attention,
                            .quantize_rows = quantize_rows,

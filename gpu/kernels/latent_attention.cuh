@@ -192,6 +192,8 @@ GPU_KERNEL latent_attention_kernel(LatentAttentionArguments arguments) {
     }
   }
   sync_threads();
+  // A sequence of one split needs no combine, which would divide by the same sum.
+  const bool is_whole = arguments.first_split[sequence + 1] - arguments.first_split[sequence] == 1;
   const int64_t first_partial = split * arguments.max_new * heads + first_row;
   GPU_UNROLL
   for (int half = 0; half < 2; ++half) {
@@ -199,22 +201,33 @@ GPU_KERNEL latent_attention_kernel(LatentAttentionArguments arguments) {
     if (first_row + row >= num_rows) {
       continue;
     }
+    const int64_t out_row = first_token * heads + first_row + row;
+    float all = shared.sums[0][row];
+    for (int other = 1; other < kAttentionWarps; ++other) {
+      all = add(all, shared.sums[other][row]);
+    }
     if (warp == 0 && lane % 4 == 0) {
-      float all = shared.sums[0][row];
-      for (int other = 1; other < kAttentionWarps; ++other) {
-        all = add(all, shared.sums[other][row]);
+      if (!is_whole) {
+        arguments.partial_stats[(first_partial + row) * 2] = largest[half];
+        arguments.partial_stats[(first_partial + row) * 2 + 1] = all;
+      } else if (arguments.lse != nullptr) {
+        arguments.lse[out_row] = add(largest[half], logf(all));
       }
-      arguments.partial_stats[(first_partial + row) * 2] = largest[half];
-      arguments.partial_stats[(first_partial + row) * 2 + 1] = all;
     }
     GPU_UNROLL
     for (int chunk = 0; chunk < kChunks; ++chunk) {
       GPU_UNROLL
       for (int n = 0; n < kTilesPerChunk; ++n) {
         const int column = warp * kColumnsPerWarp + (chunk * kTilesPerChunk + n) * kTileColumns + lane % 4 * 2;
-        if (column < arguments.kv_lora) {
-          store_vector<2>(arguments.partial_o + (first_partial + row) * arguments.kv_lora + column,
-                          Vector<float, 2>{{o[chunk][0][n].at[2 * half], o[chunk][0][n].at[2 * half + 1]}});
+        if (column >= arguments.kv_lora) {
+          continue;
+        }
+        const Vector<float, 2> values{{o[chunk][0][n].at[2 * half], o[chunk][0][n].at[2 * half + 1]}};
+        if (is_whole) {
+          store_vector<2>(arguments.o_latent + out_row * arguments.kv_lora + column,
+                          Vector<bf16, 2>{{to_bf16(divide(values.at[0], all)), to_bf16(divide(values.at[1], all))}});
+        } else {
+          store_vector<2>(arguments.partial_o + (first_partial + row) * arguments.kv_lora + column, values);
         }
       }
     }

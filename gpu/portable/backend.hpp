@@ -5,6 +5,7 @@
 #if defined(__CUDACC__)
 #define DSV3_BACKEND cuda
 #define GPU_KERNEL __global__ void
+#define GPU_GRID_CONSTANT __grid_constant__
 #define GPU_DEVICE __device__ __forceinline__
 #define GPU_BOTH __host__ __device__ __forceinline__
 #define GPU_UNROLL _Pragma("unroll")
@@ -24,6 +25,7 @@
 #define DSV3_BACKEND emulated
 #endif
 #define GPU_KERNEL inline void
+#define GPU_GRID_CONSTANT
 #define GPU_DEVICE inline
 #define GPU_BOTH inline
 #if defined(__clang__)

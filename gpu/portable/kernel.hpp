@@ -6,7 +6,8 @@
 //   shared_memory_as<T>()                                   the block's dynamic shared memory, the only kind there is
 //   atomic_add, thread_fence                                words between blocks
 //   copy_async, commit_copies, wait_copies<N>               cp.async
-//   load_matrix_x4, mma_...                                 tensor cores
+//   load_matrices, multiply_...                             tensor cores
+//   Barrier, load_tile, multiply_warpgroup_...              mbarrier, TMA and wgmma: Hopper alone
 //   launch(stream, shape, kernel, arguments)                on the host
 #pragma once
 
@@ -14,11 +15,13 @@
 #include "gpu/portable/types.hpp"
 
 #if defined(__CUDACC__)
+#include "gpu/portable/cuda/async.cuh"
 #include "gpu/portable/cuda/launch.cuh"
 #include "gpu/portable/cuda/memory.cuh"
 #include "gpu/portable/cuda/mma.cuh"
 #include "gpu/portable/cuda/threads.cuh"
 #else
+#include "gpu/emulation/kernel_async.hpp"
 #include "gpu/emulation/kernel_launch.hpp"
 #include "gpu/emulation/kernel_memory.hpp"
 #include "gpu/emulation/kernel_mma.hpp"

@@ -14,6 +14,14 @@ GPU_DEVICE T* shared_memory_as() {
   return reinterpret_cast<T*>(dsv3_shared_memory);
 }
 
+// Rounded up here and not by the declaration: that would move the shared memory of every kernel of the translation unit.
+inline constexpr int kTileSlackBytes = 1024;
+template <typename T>
+GPU_DEVICE T* shared_tiles_as() {
+  auto* const start = shared_memory_as<unsigned char>();
+  return reinterpret_cast<T*>(start + (kTileSlackBytes - shared_address(start) % kTileSlackBytes) % kTileSlackBytes);
+}
+
 template <int N, typename T>
 GPU_DEVICE Vector<T, N> load_vector(const T* from) {
   static_assert(sizeof(Vector<T, N>) <= 16);
