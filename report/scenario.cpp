@@ -236,6 +236,18 @@ double Scenario::total_us(size_t index) const {
   return sum;
 }
 
+double Scenario::step_us(size_t index) const {
+  if (series[index].source != RecordSource::kLimit) {
+    return total_us(index);
+  }
+  double exchange_us = 0;
+  for (const Row& row : rows) {
+    const bool is_exchange = row.lane == Lane::kNvlink || row.lane == Lane::kNetwork;
+    exchange_us += is_exchange ? row.cells[index].time_us.value_or(0) : 0;
+  }
+  return std::max(exchange_us, total_us(index) - exchange_us);
+}
+
 std::optional<size_t> Scenario::find(RecordSource source) const {
   const auto found = std::ranges::find(series, source, &Series::source);
   return found == series.end() ? std::nullopt : std::optional(static_cast<size_t>(found - series.begin()));
