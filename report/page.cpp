@@ -10,7 +10,7 @@ namespace report {
 namespace {
 
 // Inside a script element nothing may look like markup.
-std::string script_text(std::string json) {
+std::string script_text(const std::string& json) {
   std::string text;
   text.reserve(json.size());
   for (const char c : json) {

@@ -162,7 +162,10 @@ simulator::Hardware hardware_of(const std::string& device, const std::string& fa
 std::string model_name(const RecordFile& file, const StepKey& step) {
   const std::filesystem::path path = file.header("model");
   const auto name = path.filename() == "checkpoint" ? path.parent_path().filename() : path.filename();
-  return name.empty() ? "config " + step.config_hash : name.string();
+  if (!name.empty()) {
+    return name.string();
+  }
+  return step.config_hash.empty() ? "no model" : "config " + step.config_hash;
 }
 
 bool same_step(const StepKey& left, const StepKey& right) {
