@@ -10,7 +10,7 @@ namespace report {
 namespace {
 
 // Inside a script element nothing may look like markup.
-std::string script_text(std::string json) {
+std::string script_text(const std::string& json) {
   std::string text;
   text.reserve(json.size());
   for (const char c : json) {
@@ -37,7 +37,8 @@ std::string page_html(const Report& report, const std::string& commit) {
   std::string html(page_file("template.html"));
   replace_once(html, "/*STYLE*/", std::string(page_file("style.css")));
   std::string scripts;
-  for (const char* name : {"text.js", "table.js", "charts.js", "sections.js", "main.js"}) {
+  for (const char* name :
+       {"text.js", "table.js", "charts.js", "summary.js", "ops.js", "deployment.js", "verdicts.js", "main.js"}) {
     scripts += page_file(name);
   }
   // Texts from files may hold what is no UTF-8: replaced, since a page has to open.

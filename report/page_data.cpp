@@ -73,6 +73,7 @@ ordered_json series_json(const Scenario& scenario) {
                     {"measured", series.is_measured},
                     {"origin", series.origin},
                     {"total", rounded(scenario.total_us(s))},
+                    {"step", rounded(scenario.step_us(s))},
                     {"phases", rounded_list(phases)},
                     {"ranks", ranks}});
   }
@@ -280,9 +281,15 @@ ordered_json verification_json(const Verification& verification, ordered_json& n
     ops.push_back(
         {op->case_name, op->op, op->status, rounded(op->bound_use), rounded(op->ulp), rounded(op->cosine), op->reason});
   }
+  // In the order in which the ops first come, which is that of the model.
   ordered_json worst = ordered_json::array();
-  for (const auto& [id, op] : verification.worst()) {
-    worst.push_back({id, id_in_layer(id), op->status, rounded(op->bound_use)});
+  std::map<std::string, const VerifiedOp*> left = verification.worst();
+  for (const VerifiedOp& op : verification.ops) {
+    const std::string id = grouped_id(op.op);
+    if (const auto found = left.find(id); found != left.end()) {
+      worst.push_back({id, id_in_layer(id), found->second->status, rounded(found->second->bound_use)});
+      left.erase(found);
+    }
   }
   return {{"file", verification.file},
           {"verdict", verification.verdict},

@@ -1,5 +1,7 @@
 #include "report/phase.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -60,6 +62,10 @@ std::string_view journey_row_name(JourneyRow row) {
 }
 
 Phase phase_of(std::string_view op, std::string_view kind) {
+  if (op.starts_with("bench.")) {
+    // "bench.v3.attn.q_a": an op alone, of some layer.
+    return phase_of(fmt::format("layer.0.{}", op.substr(std::min(op.find('.', 6), op.size() - 1) + 1)), kind);
+  }
   if (op.starts_with("mtp.")) {
     return Phase::kMtp;
   }

@@ -105,8 +105,13 @@ std::string summary_text(const Report& report) {
     const size_t main = scenario.main_series();
     std::string ratios;
     for (const Ratio& ratio : scenario.ratios) {
-      if (ratio.above == main && scenario.total_us(ratio.below) > 0) {
-        ratios += fmt::format("; {} {:.2f}", ratio.title, scenario.total_us(main) / scenario.total_us(ratio.below));
+      if (ratio.above == main && scenario.step_us(ratio.below) > 0) {
+        ratios += fmt::format("; {} {:.2f}", ratio.title, scenario.step_us(main) / scenario.step_us(ratio.below));
+      }
+    }
+    for (size_t s = 0; s < scenario.series.size(); ++s) {
+      if (s != main && scenario.series[s].is_measured) {
+        ratios += fmt::format("; {} {}", scenario.series[s].title, time_text(scenario.total_us(s)));
       }
     }
     text += fmt::format("{}: {} {}; {}{}\n",

@@ -162,7 +162,10 @@ simulator::Hardware hardware_of(const std::string& device, const std::string& fa
 std::string model_name(const RecordFile& file, const StepKey& step) {
   const std::filesystem::path path = file.header("model");
   const auto name = path.filename() == "checkpoint" ? path.parent_path().filename() : path.filename();
-  return name.empty() ? "config " + step.config_hash : name.string();
+  if (!name.empty()) {
+    return name.string();
+  }
+  return step.config_hash.empty() ? "no model" : "config " + step.config_hash;
 }
 
 bool same_step(const StepKey& left, const StepKey& right) {
@@ -234,6 +237,18 @@ double Scenario::total_us(size_t index) const {
     sum += row.cells[index].time_us.value_or(0);
   }
   return sum;
+}
+
+double Scenario::step_us(size_t index) const {
+  if (series[index].source != RecordSource::kLimit) {
+    return total_us(index);
+  }
+  double exchange_us = 0;
+  for (const Row& row : rows) {
+    const bool is_exchange = row.lane == Lane::kNvlink || row.lane == Lane::kNetwork;
+    exchange_us += is_exchange ? row.cells[index].time_us.value_or(0) : 0;
+  }
+  return std::max(exchange_us, total_us(index) - exchange_us);
 }
 
 std::optional<size_t> Scenario::find(RecordSource source) const {

@@ -95,6 +95,8 @@ struct Scenario {
 
   // Sum over rows of a series.
   [[nodiscard]] double total_us(size_t series) const;
+  // What the whole step takes: the sum, but of a limit the larger of computing and exchange, since one can hide behind the other.
+  [[nodiscard]] double step_us(size_t series) const;
   [[nodiscard]] std::optional<size_t> find(model::RecordSource source) const;
   // The series that stands for the scenario: measured on a GPU, else simulated, else a limit, else whatever ran.
   [[nodiscard]] size_t main_series() const;

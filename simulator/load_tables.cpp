@@ -48,8 +48,9 @@ std::vector<Table> load_tables(const DescribedModel& described, const SkewOption
                                            described.num_moe_layers,
                                            options.layer_correlation,
                                            options.seed);
-  const int64_t num_slots = (described.num_experts + ep - 1) / ep * ep;
-  const Placement plain = contiguous_placement(described.num_experts, ep, num_slots, false);
+  const int64_t num_slots = options.num_redundant ? described.num_experts + *options.num_redundant
+                                                  : (described.num_experts + ep - 1) / ep * ep;
+  const Placement plain = contiguous_placement(described.num_experts, ep, num_slots, options.num_redundant.has_value());
   Table experts{.name = "expert_load", .title = "Load of each expert over the mean", .columns = {{"layer", "layer"}}};
   add_columns(experts, "expert", described.num_experts);
   Table ranks{.name = "rank_load",

@@ -73,7 +73,8 @@ class Records {
         floors_(std::move(floors)),
         commit_(std::move(commit)),
         hash_(model::config_hash(deployment.config)),
-        time_us_(walk.steps.size(), 0) {}
+        time_us_(walk.steps.size(), 0),
+        is_covered_(walk.steps.size(), false) {}
 
   // Shares a leaf out, or gives it rows of its own.
   void add(const StepLeaf& leaf, double total_us) {
@@ -116,6 +117,7 @@ class Records {
     }
     for (size_t i = 0; i < weights.size(); ++i) {
       time_us_[i] += total_us * weights[i] / sum;
+      is_covered_[i] = is_covered_[i] || weights[i] > 0;
     }
   }
 
@@ -125,7 +127,7 @@ class Records {
       for (size_t i = 0; i < walk_.steps.size(); ++i) {
         const WalkStep& step = walk_.steps[i];
         const double time_us = source == model::RecordSource::kLimit ? floors_[i].time_us : time_us_[i];
-        const bool is_known = source == model::RecordSource::kLimit || time_us > 0;
+        const bool is_known = source == model::RecordSource::kLimit || is_covered_[i];
         if (step.is_optional || !is_known) {
           continue;
         }
@@ -165,7 +167,8 @@ class Records {
   std::vector<Floor> floors_;
   std::string commit_;
   std::string hash_;
-  std::vector<double> time_us_;  // simulated, of each step of the walk
+  std::vector<double> time_us_;   // simulated, of each step of the walk
+  std::vector<bool> is_covered_;  // some part has it; its time may be 0, hidden behind others
   std::vector<model::OpRecord> own_;
 };
 

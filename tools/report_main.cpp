@@ -35,7 +35,14 @@ int run_report(ReportFlags& flags) {
   }
   const report::Report report = report::make_report(flags.request);
   if (!flags.out.empty()) {
-    write_text(flags.out, report::page_html(report, DSV3_COMMIT));
+    const std::string page = report::page_html(report, DSV3_COMMIT);
+    write_text(flags.out, page);
+    constexpr size_t kLargePage = 3'000'000;
+    if (page.size() > kLargePage) {
+      fmt::print(stderr,
+                 "dsv3-report: note: the page has {:.1f} MB; tables of --sim take most of such a page\n",
+                 static_cast<double>(page.size()) / 1e6);
+    }
   }
   if (!flags.csv.empty()) {
     write_text(flags.csv, report::joined_csv(report));

@@ -66,7 +66,7 @@ class BrowserTest(unittest.TestCase):
 
     def test_headings_sort(self):
         self.choose("8 x h200")
-        column = self.browser.run("[...document.querySelectorAll('#ops-table th')].findIndex(h => h.textContent.startsWith('simulated, h200'))")
+        column = self.browser.run("[...document.querySelectorAll('#ops-table th')].findIndex(h => h.textContent.startsWith('measured, h200'))")
         number = lambda text: float(text.replace(",", "")) if text != "-" else None
         press = f"document.querySelectorAll('#ops-table th')[{column}].querySelector('button').click()"
         # Within each group, since rows are grouped by phase: close the grouping by choosing one phase.

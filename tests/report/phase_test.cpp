@@ -23,6 +23,8 @@ TEST(Phase, OpsGoWhereTheyBelong) {
   EXPECT_EQ(phase_of("mtp.0.layer.attn.q_a", "linear"), Phase::kMtp);
   EXPECT_EQ(phase_of("logits", "head"), Phase::kHead);
   EXPECT_EQ(phase_of("engine.host", "engine"), Phase::kEngine);
+  EXPECT_EQ(phase_of("bench.v3.moe.expert.gate", "linear"), Phase::kExperts);
+  EXPECT_EQ(phase_of("bench.", "linear"), Phase::kOther);
 }
 
 TEST(Phase, NoOpOfTheModelIsOther) {

@@ -170,6 +170,23 @@ TEST(Scenario, WaitingStandsBehindItsLayerAndTheEngineLast) {
   EXPECT_EQ(row_of(scenarios[0], "layer.0.moe.waiting").phase, Phase::kWaiting);
 }
 
+// 10 us of computing and 4 of exchange: the one can hide the other, whatever runs.
+TEST(Scenario, TheLimitOfAStepIsTheLargerOfComputingAndExchange) {
+  OpRecord exchange = record("layer.0.ffn.all_reduce", RecordSource::kLimit, 4);
+  exchange.kind = "all_reduce";
+  OpRecord simulated = exchange;
+  simulated.source = RecordSource::kSimulated;
+  std::vector<Notice> notices;
+  const auto scenarios = build_scenarios({file({record("layer.0.attn.q_a", RecordSource::kLimit, 10),
+                                                exchange,
+                                                record("layer.0.attn.q_a", RecordSource::kSimulated, 10),
+                                                simulated})},
+                                         "h200",
+                                         notices);
+  EXPECT_EQ(scenarios[0].step_us(*scenarios[0].find(RecordSource::kLimit)), 10);
+  EXPECT_EQ(scenarios[0].step_us(*scenarios[0].find(RecordSource::kSimulated)), 14);
+}
+
 TEST(Scenario, NothingToJoinIsRefused) {
   std::vector<Notice> notices;
   EXPECT_THROW(build_scenarios({file({})}, "h200", notices), model::InputError);

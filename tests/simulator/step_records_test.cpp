@@ -45,6 +45,24 @@ TEST_P(StepRecords, SimulatedRowsAddUpToTheStep) {
 
 INSTANTIATE_TEST_SUITE_P(Layouts, StepRecords, ::testing::Values("tp8", "tp8pp2", "dep16", "tep8"));
 
+// All of the exchange hides behind the other half of this batch: its rows are there, and take nothing.
+TEST(StepRecordsOfOverlap, AddUpWithoutWhatIsHidden) {
+  Deployment asked = deployment("dep16", 64);
+  asked.decode.rank.two_batch_overlap = true;
+  const auto fits = choose_fits(built_in_calibrations(), asked.hardware);
+  MoeCurves curves;
+  const auto file = step_records(asked, fits, curves, "abc");
+  const StepModel step_model(asked.config, asked.hardware, fits, asked.engine, asked.decode.rank, curves);
+  const StepCost cost = step_model.decode({.sequences = 64, .kv_len = 1100});
+  EXPECT_NEAR(sum_us(file, model::RecordSource::kSimulated), cost.total_us, 1e-9 * cost.total_us);
+  EXPECT_EQ(std::ranges::count_if(file.records,
+                                  [](const auto& record) {
+                                    return record.op.ends_with(".moe.dispatch") &&
+                                           record.source == model::RecordSource::kSimulated;
+                                  }),
+            58);
+}
+
 TEST(StepRecordsOfDrafts, HaveARowOfTheirOwn) {
   const Deployment asked = deployment("tp8", 4, {0.8});
   const auto fits = choose_fits(built_in_calibrations(), asked.hardware);
