@@ -130,7 +130,9 @@ BlockedRows::BlockedRows(int64_t num_rows, int64_t len)
 }
 
 BlockedRows::~BlockedRows() {
-  spare() = std::move(memory_);
+  if (!memory_.values.empty()) {
+    spare() = std::move(memory_);
+  }
 }
 
 BlockedRows::Memory& BlockedRows::spare() {

@@ -18,8 +18,8 @@ namespace reference {
 class BlockedRows {
  public:
   BlockedRows(int64_t num_rows, int64_t len);
-  BlockedRows(const BlockedRows&) = delete;
-  BlockedRows& operator=(const BlockedRows&) = delete;
+  BlockedRows(BlockedRows&&) = default;
+  BlockedRows& operator=(BlockedRows&&) = default;
   ~BlockedRows();  // leaves its memory to the next one of the thread
 
   // Row m as it is, or quantised. row: [len]
