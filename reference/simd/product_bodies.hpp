@@ -32,7 +32,7 @@ inline void add_lanes(const float* x, const Rows& rows, int64_t first_row, int64
 #pragma GCC unroll 4
   for (int p = 0; p < kPacks; ++p) {
     Vec lanes[kTokens][kRows] = {};
-    for (int64_t first = p * kVecLen; first < num_steps * 16; first += 16) {
+    for (int64_t first = int64_t{p} * kVecLen; first < num_steps * 16; first += 16) {
       Vec row[kTokens];
 #pragma GCC unroll 8
       for (int m = 0; m < kTokens; ++m) {

@@ -14,7 +14,7 @@ void dots(const float* x, const float* rows, int64_t stride, int64_t num_rows, i
         const float* row = rows + (first + r) * stride + begin;
         Vec lanes[kPacks] = {};
         for (int64_t k = 0; k < whole_len; k += 16) {
-          for (int p = 0; p < kPacks; ++p) {
+          for (int64_t p = 0; p < kPacks; ++p) {
             lanes[p] = multiply_add(lanes[p], load(x + begin + k + p * kVecLen), load(row + k + p * kVecLen));
           }
         }
@@ -24,7 +24,7 @@ void dots(const float* x, const float* rows, int64_t stride, int64_t num_rows, i
           const auto bytes = static_cast<size_t>(block_len - whole_len) * sizeof(float);
           __builtin_memcpy(last_x, x + begin + whole_len, bytes);
           __builtin_memcpy(last_row, row + whole_len, bytes);
-          for (int p = 0; p < kPacks; ++p) {
+          for (int64_t p = 0; p < kPacks; ++p) {
             lanes[p] = multiply_add(lanes[p], load(last_x + p * kVecLen), load(last_row + p * kVecLen));
           }
         }
@@ -40,12 +40,11 @@ void dots(const float* x, const float* rows, int64_t stride, int64_t num_rows, i
   }
 }
 
-// out[j] += one block's dot of `weights` with column j, for kNumVecs vectors of columns, or a single column with Number = float:
+// out[j] += one block's dot of `weights` with column j, for kNumVecs Numbers of kLen columns each:
 // every lane stays in registers while its rows are added.
-template <typename Number, int kNumVecs>
+template <typename Number, int64_t kLen, int kNumVecs>
 inline void add_weighted_columns(
     const float* weights, int64_t num_rows, const float* rows, int64_t stride, float* out) {
-  constexpr int64_t kLen = sizeof(Number) / sizeof(float);
   Number lanes[16][kNumVecs];
   for (int64_t lane = 0; lane < 16; ++lane) {
     Number sums[kNumVecs] = {};
@@ -88,13 +87,13 @@ void weighted_rows(const float* weights, int64_t num_rows, const float* rows, in
     const float* block = rows + begin * stride;
     int64_t j = 0;
     for (; j + kColumns <= len; j += kColumns) {
-      add_weighted_columns<Vec, kNumVecs>(weights + begin, count, block + j, stride, out + j);
+      add_weighted_columns<Vec, kVecLen, kNumVecs>(weights + begin, count, block + j, stride, out + j);
     }
     for (; j + kVecLen <= len; j += kVecLen) {
-      add_weighted_columns<Vec, 1>(weights + begin, count, block + j, stride, out + j);
+      add_weighted_columns<Vec, kVecLen, 1>(weights + begin, count, block + j, stride, out + j);
     }
     for (; j < len; ++j) {
-      add_weighted_columns<float, 1>(weights + begin, count, block + j, stride, out + j);
+      add_weighted_columns<float, 1, 1>(weights + begin, count, block + j, stride, out + j);
     }
   }
 }
