@@ -119,7 +119,8 @@ void Observer::show_cache(const std::string& layer,
                           const std::string& cache_id,
                           const LatentCache& cache,
                           size_t index) {
-  if (probe_ == nullptr) {
+  const std::string key_id = layer + ".attn.k_rope";
+  if (!wants(cache_id) && !wants(key_id)) {
     return;
   }
   const int64_t latent = config_->kv_lora_rank;
@@ -143,7 +144,7 @@ void Observer::show_cache(const std::string& layer,
       show(id, model::make_tensor(model::DType::kBF16, ops_.at(id).shape, std::move(codes)));
     }
   };
-  show_rows(layer + ".attn.k_rope", new_keys);
+  show_rows(key_id, new_keys);
   show_rows(cache_id, all);
 }
 
