@@ -102,7 +102,7 @@ void Joiner::add(const Group& group) {
       series.rank_us[record->rank][scenario_.rows[row].phase] += record->time_us;
     }
   }
-  if (num_repeated > 0) {
+  if (num_repeated > 0 && !is_emulated) {
     notices_.push_back({fmt::format("{}: {} rows of {} repeat an op and rank (first: {}): the first of each counts",
                                     group.file->name,
                                     num_repeated,

@@ -168,6 +168,29 @@ std::string model_name(const RecordFile& file, const StepKey& step) {
   return step.config_hash.empty() ? "no model" : "config " + step.config_hash;
 }
 
+// Of an emulated run, whose rows are one a launch and step, the middle step of each kind: its counts stand for the others.
+std::vector<Group> without_other_emulated_steps(std::vector<Group> groups) {
+  std::map<StepKey, std::vector<int64_t>> contexts;
+  const auto kind_of = [](const Group& group) {
+    StepKey kind = group.step;
+    kind.context_len = 0;
+    return kind;
+  };
+  for (const Group& group : groups) {
+    if (group.source == RecordSource::kEmulated) {
+      contexts[kind_of(group)].push_back(group.step.context_len);
+    }
+  }
+  std::erase_if(groups, [&](const Group& group) {
+    if (group.source != RecordSource::kEmulated) {
+      return false;
+    }
+    const std::vector<int64_t>& all = contexts.at(kind_of(group));
+    return group.step.context_len != all[all.size() / 2];
+  });
+  return groups;
+}
+
 bool same_step(const StepKey& left, const StepKey& right) {
   const auto a = static_cast<double>(left.context_len);
   const auto b = static_cast<double>(right.context_len);
@@ -268,7 +291,7 @@ size_t Scenario::main_series() const {
 std::vector<Scenario> build_scenarios(const std::vector<RecordFile>& files,
                                       const std::string& gpu,
                                       std::vector<Notice>& notices) {
-  const std::vector<Group> groups = groups_of(files);
+  const std::vector<Group> groups = without_other_emulated_steps(groups_of(files));
   if (groups.empty()) {
     model::throw_input_error("--records {}: no op records in it", files.empty() ? "" : files.front().name);
   }

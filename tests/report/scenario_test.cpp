@@ -98,6 +98,22 @@ TEST(Scenario, EmulatedRunsGetARooflineAndNoTime) {
   EXPECT_TRUE(tells(notices, "no time"));
 }
 
+// Three steps of one kind: the middle one stands for them, and launches of one op do not count as repeated rows.
+TEST(Scenario, OfEmulatedStepsTheMiddleOneIsShown) {
+  std::vector<OpRecord> records;
+  for (const int64_t context : {10, 11, 12}) {
+    for (int launch = 0; launch < 2; ++launch) {
+      records.push_back(record("layer.0.attn.q_a", RecordSource::kEmulated, 1, "emulated"));
+      records.back().context_len = context;
+    }
+  }
+  std::vector<Notice> notices;
+  const auto scenarios = build_scenarios({file(records)}, "h200", notices);
+  ASSERT_EQ(scenarios.size(), 1);
+  EXPECT_EQ(scenarios[0].context_len, 11);
+  EXPECT_FALSE(tells(notices, "repeat"));
+}
+
 // 1e6 B at 10 GB/s: 100 us; 2e6 FLOP at 100 GFLOP/s: 20 us. The op takes 400.
 TEST(Scenario, HostPeaksDrawTheCpusOwnRoofline) {
   OpRecord fma = record("host.fma", RecordSource::kReference, 10, "a CPU");

@@ -44,7 +44,7 @@ std::vector<model::OpRecord> DeviceTrace::records_of(const Step& step) const {
                        .phase = step.info.prefills ? "prefill" : "decode",
                        .tokens = workload.num_tokens(),
                        .batch = static_cast<int64_t>(workload.sequences.size()),
-                       .context_len = workload.max_keys(),
+                       .context_len = (workload.num_keys() - workload.num_tokens()) / std::ssize(workload.sequences),
                        .dtype = std::string(model::dtype_name(op.dtype)),
                        .flops = op.flops,
                        .weight_bytes = op.weight_bytes,

@@ -48,9 +48,6 @@ void add_device(CLI::App& app, InferFlags& flags) {
   app.add_option("--kv", flags.kv, "emulated, cuda: the latent cache, bf16 or fp8")
       ->check(CLI::IsMember({"bf16", "fp8"}))
       ->capture_default_str();
-  app.add_option("--trace",
-                 flags.trace_file,
-                 "emulated, cuda: time of every op, FILE.csv (op records) or FILE.json (Chrome trace)");
 }
 
 void add_sampling(CLI::App& app, InferFlags& flags) {

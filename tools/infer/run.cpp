@@ -12,6 +12,7 @@
 #include <numeric>
 
 #include "model/atomic_file.hpp"
+#include "model/config_hash.hpp"
 #include "model/op_record.hpp"
 #include "reference/generate/generator.hpp"
 #include "reference/simd/kernels.hpp"
@@ -279,7 +280,7 @@ int run_infer(InferFlags flags) {
     check_device_flags(flags, config);
     std::optional<DeviceTrace> trace;
     if (!flags.trace_file.empty()) {
-      trace.emplace(flags.trace_file, config, checkpoint.hash);
+      trace.emplace(flags.trace_file, config, model::config_hash(config));
     }
     auto result =
         run_on_device(flags, *checkpoint.weights, requests, on_token, probes.get(), trace ? &*trace : nullptr);
