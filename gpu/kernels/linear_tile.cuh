@@ -173,11 +173,11 @@ GPU_DEVICE void store_results(const LinearPlace& place,
   if (shared.is_last == 0) {
     return;
   }
-  for_each_result(place, c, [&](int64_t token, int64_t row, float /*own*/) {
+  for_each_result(place, c, [&](int64_t token, int64_t row, float own) {
     const float* const partial = splits.partial_sums + index_of(token, row);
-    float sum = partial[0];
+    float sum = split == 0 ? own : partial[0];
     for (int other = 1; other < splits.num_splits; ++other) {
-      sum = add(sum, partial[other * splits.split_len]);
+      sum = add(sum, other == split ? own : partial[other * splits.split_len]);
     }
     store(token, row, sum);
   });

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <functional>
 
+#include "gpu/engine/workspace.hpp"
 #include "gpu/kernels/align.cuh"
 #include "gpu/kernels/bf16_linear.cuh"
 #include "gpu/kernels/fp8_linear.cuh"
@@ -47,9 +48,6 @@ model::Op BenchStep::cost(const std::vector<std::string>& ids) const {
 }
 
 namespace {
-
-// One for each multiprocessor of a H200: its stages hold what has to be on the way.
-constexpr int64_t kWantedBlocks = 132;
 
 class Table {
  public:
@@ -98,15 +96,11 @@ class Table {
       rows_.push_back(row());
     }
   }
-  static int splits_for(int64_t num_tiles, int64_t most) {
-    return static_cast<int>(std::clamp<int64_t>(kWantedBlocks / num_tiles, 1, most));
-  }
-
   void fp8(const std::string& op, const std::vector<std::string>& ids, int64_t out_dim, int64_t in_dim) {
     add(op, [&] {
       CountedLaunch b;
       const int64_t tiles = linear_num_tiles(step_.num_tokens, out_dim);
-      const int splits = splits_for(tiles, num_scale_blocks(in_dim) / 4);
+      const int splits = num_splits_of(out_dim, in_dim, 1);
       const Fp8LinearArguments arguments{
           .x = b.tensor<fp8_e4m3>(step_.num_tokens * in_dim),
           .x_scale = b.tensor<float>(num_scale_blocks(in_dim) * step_.num_tokens),
@@ -128,7 +122,7 @@ class Table {
     add(op, [&] {
       CountedLaunch b;
       const int64_t tiles = linear_num_tiles(step_.num_tokens, out_dim, batches);
-      const int splits = splits_for(tiles, std::max<int64_t>(in_dim / 256, 1));
+      const int splits = num_splits_of(out_dim, in_dim, static_cast<int>(batches));
       const bool is_wide = id == "layer.3.attn.q_latent";  // reads the nope part of wider rows
       const int64_t x_len = is_wide ? step_.config.qk_head_dim() : in_dim;
       const bool in_f32 = batches == 1;

@@ -12,7 +12,7 @@ namespace tools {
 
 struct KernelBenchFlags {
   int64_t num_tokens = 8;      // one a sequence
-  int64_t context_len = 2048;  // keys of each sequence, the new one included
+  int64_t context_len = 1024;  // keys of each sequence, the new one included
   std::string filter;          // only ops whose name contains it
 };
 

@@ -3,6 +3,7 @@
 
 #include <numeric>
 
+#include "gpu/engine/workspace.hpp"
 #include "gpu/kernels/cache_latent.cuh"
 #include "gpu/kernels/combine.cuh"
 #include "gpu/kernels/embed.cuh"
@@ -107,11 +108,13 @@ KernelRow cache_row(const BenchStep& s) {
                   s.cost({"layer.3.attn.kv_a_norm"}),
                   kOtherBar);
 }
-// Scheduler, attention and combine; a sequence is one split, as a full batch has them.
+// Scheduler, attention and combine, in splits as the engine cuts them.
 KernelRow attention_row(const BenchStep& s) {
   CountedLaunch b;
   const int64_t pages = (s.context_len + kPageLen - 1) / kPageLen;
   const int64_t rows = s.num_tokens * s.config.num_attention_heads;
+  const int pages_per_split = StepLimits{}.pages_per_split;
+  const int64_t splits = s.num_tokens * ((pages + pages_per_split - 1) / pages_per_split);
   std::vector<int32_t> table(static_cast<size_t>(s.num_tokens * pages));
   std::iota(table.begin(), table.end(), 0);
   std::vector<int32_t> first_token(static_cast<size_t>(s.num_tokens + 1));
@@ -125,16 +128,16 @@ KernelRow attention_row(const BenchStep& s) {
                     .num_keys = b.numbers(num_keys),
                     .first_token = b.numbers(first_token),
                     .first_split = b.workspace<int32_t>(s.num_tokens + 1),
-                    .split_sequence = b.workspace<int32_t>(s.num_tokens),
-                    .partial_o = b.workspace<float>(rows * s.config.kv_lora_rank),
-                    .partial_stats = b.workspace<float>(rows * 2),
+                    .split_sequence = b.workspace<int32_t>(splits),
+                    .partial_o = b.workspace<float>(splits * s.config.num_attention_heads * s.config.kv_lora_rank),
+                    .partial_stats = b.workspace<float>(splits * s.config.num_attention_heads * 2),
                     .o_latent = b.tensor<gpu::bf16>(rows * s.config.kv_lora_rank),
                     .lse = b.tensor<float>(rows),
                     .num_sequences = static_cast<int>(s.num_tokens),
                     .max_pages = static_cast<int>(pages),
-                    .max_splits = static_cast<int>(s.num_tokens),
+                    .max_splits = static_cast<int>(splits),
                     .max_new = 1,
-                    .pages_per_split = static_cast<int>(pages),
+                    .pages_per_split = pages_per_split,
                     .num_heads = static_cast<int>(s.config.num_attention_heads),
                     .kv_lora = static_cast<int>(s.config.kv_lora_rank),
                     .rope = static_cast<int>(s.config.qk_rope_head_dim),
