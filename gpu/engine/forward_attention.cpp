@@ -78,6 +78,9 @@ void Forward::run_absorbed(const Layer& layer, const StepShape& shape) {
   const int64_t rows = shape.num_decode_rows;
   const int64_t heads = config_.num_attention_heads;
   const int64_t latent = config_.kv_lora_rank;
+  if (rows == 0 && shape.num_rows > 0) {
+    return;  // a step of no rows at all only asks the launchers
+  }
   observer_.run(name, ".attn.q_latent", [&] {
     backend_.launch(Bf16LinearArguments{.x = ws_.q,
                                         .weight = w.w_uk,
@@ -137,6 +140,9 @@ void Forward::run_expanded(const Layer& layer, const StepShape& shape) {
   const char* const name = layer.name.c_str();
   const LinearWeight& kv_b = layer.weights.kv_b;
   const int64_t keys = shape.num_prefill_keys;
+  if (keys == 0 && shape.num_rows > 0) {
+    return;
+  }
   observer_.run(name, ".attn.kv_b", [&] {
     backend_.launch(GatherLatentArguments{.cache = cache_.bf16_pages(layer.index),
                                           .slots = ws_.key_slots,

@@ -5,12 +5,13 @@
 
 #include "model/checkpoint.hpp"
 #include "reference/generate/generator.hpp"
+#include "tests/paths.hpp"
 
 namespace gpu {
 namespace {
 
 const model::Checkpoint& mini() {
-  static const model::Checkpoint checkpoint(std::filesystem::path(DSV3_SOURCE_DIR) / "golden/data/mini/checkpoint");
+  static const model::Checkpoint checkpoint(source_dir() / "golden/data/mini/checkpoint");
   return checkpoint;
 }
 

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/paths.hpp"
 #include "tests/tools/verifier.hpp"
 #include "tools/common.hpp"
 #include "tools/device/engine_dump.hpp"
@@ -14,7 +15,7 @@ namespace {
 using gpu::emulation::OrderKind;
 
 const Fixture& mini() {
-  static const Fixture fixture(std::filesystem::path(DSV3_SOURCE_DIR) / "golden/data/mini");
+  static const Fixture fixture(source_dir() / "golden/data/mini");
   return fixture;
 }
 
