@@ -313,7 +313,7 @@ std::vector<Scenario> build_scenarios(const std::vector<RecordFile>& files,
     }
     bool is_joined = false;
     for (auto& others : joined) {
-      if (others.front()->is_deployment() && same_step(others.front()->step, group.step)) {
+      if (same_step(others.front()->step, group.step)) {
         others.push_back(&group);
         is_joined = true;
         if (others.front()->step.context_len != group.step.context_len) {
