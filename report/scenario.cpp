@@ -313,7 +313,7 @@ std::vector<Scenario> build_scenarios(const std::vector<RecordFile>& files,
     }
     bool is_joined = false;
     for (auto& others : joined) {
-      if (others.front()->is_deployment() && same_step(others.front()->step, group.step)) {
+      if (same_step(others.front()->step, group.step)) {
         others.push_back(&group);
         is_joined = true;
         if (others.front()->step.context_len != group.step.context_len) {
@@ -333,6 +333,10 @@ std::vector<Scenario> build_scenarios(const std::vector<RecordFile>& files,
   std::set<std::string> hashes;
   for (auto& members : joined) {
     const bool is_deployment = members.front()->is_deployment();
+    // A file that names its model comes first, so that the scenario has a name.
+    if (!is_deployment) {
+      std::ranges::stable_partition(members, [](const Group* group) { return !group->file->header("model").empty(); });
+    }
     Scenario scenario = start_scenario(*members.front(), gpu, is_deployment);
     hashes.insert(scenario.config_hash);
     // Measured first; the order of rows and the counts come from the limit, which has every op.

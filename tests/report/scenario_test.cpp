@@ -114,6 +114,16 @@ TEST(Scenario, OfEmulatedStepsTheMiddleOneIsShown) {
   EXPECT_FALSE(tells(notices, "repeat"));
 }
 
+TEST(Scenario, RunsWithoutADeploymentShareTheirStep) {
+  std::vector<Notice> notices;
+  const auto scenarios = build_scenarios({file({record("layer.0.attn.q_a", RecordSource::kReference, 900, "a CPU")}),
+                                          file({record("layer.0.attn.q_a", RecordSource::kEmulated, 1, "emulated")})},
+                                         "h200",
+                                         notices);
+  ASSERT_EQ(scenarios.size(), 1);
+  EXPECT_EQ(scenarios[0].series.size(), 2);  // the CPU's time, and the roofline of the counts
+}
+
 // 1e6 B at 10 GB/s: 100 us; 2e6 FLOP at 100 GFLOP/s: 20 us. The op takes 400.
 TEST(Scenario, HostPeaksDrawTheCpusOwnRoofline) {
   OpRecord fma = record("host.fma", RecordSource::kReference, 10, "a CPU");

@@ -29,7 +29,7 @@ std::vector<gpu::OpTime>* DeviceTrace::enter_step(const gpu::StepInfo& step) {
 std::vector<model::OpRecord> DeviceTrace::records_of(const Step& step) const {
   model::Workload workload = step.info.workload;
   std::map<std::string, model::Op> ops;  // of both forms: in a step that prefills, some sequences may decode
-  for (const auto form : {workload.attention_form, model::AttentionForm::kAbsorbed}) {
+  for (const auto form : {workload.attention_form, model::AttentionForm::kExpanded, model::AttentionForm::kAbsorbed}) {
     workload.attention_form = form;
     for (model::Op& op : model::op_list(config_, workload)) {
       ops.emplace(op.id, op);
