@@ -6,6 +6,7 @@
 #include <bit>
 #include <cfenv>
 #include <map>
+#include <memory>
 #include <random>
 
 #include "reference/tensor_core/linear_recipes.hpp"
@@ -64,55 +65,57 @@ uint16_t bf16(std::mt19937& random, int kind) {
 }
 
 struct Product {
+  explicit Product(const Shape& shape) : x(shape.rows, shape.in_dim) {}
+
   OneWeight weights;
   BlockedRows x;
 };
 
-Product fp8_product(const Shape& shape, uint32_t seed, bool hostile) {
+std::unique_ptr<Product> fp8_product(const Shape& shape, uint32_t seed, bool hostile) {
   std::mt19937 random(seed);
   const auto kind = [&](int64_t k) {
     return hostile ? static_cast<int>((seed + static_cast<uint32_t>(k) / 32) % 6) : 0;
   };
-  Product product{{}, BlockedRows(shape.rows, shape.in_dim)};
+  auto product = std::make_unique<Product>(shape);
   std::vector<uint8_t> codes;
   for (int64_t i = 0; i < shape.out_dim * shape.in_dim; ++i) {
     codes.push_back(hostile ? e4m3(random, kind(i % shape.in_dim)) : e4m3(random, 0));
   }
-  product.weights.put("w", model::make_tensor(model::DType::kF8E4M3, {shape.out_dim, shape.in_dim}, codes));
+  product->weights.put("w", model::make_tensor(model::DType::kF8E4M3, {shape.out_dim, shape.in_dim}, codes));
   const int64_t scale_rows = (shape.out_dim + 127) / 128;
   const int64_t scale_cols = (shape.in_dim + 127) / 128;
   std::vector<float> scales;
   for (int64_t i = 0; i < scale_rows * scale_cols; ++i) {
     scales.push_back(std::ldexp(1.0f + static_cast<float>(random() % 1000) / 1000, -static_cast<int>(random() % 9)));
   }
-  product.weights.put("w_scale_inv", model::make_tensor(model::DType::kF32, {scale_rows, scale_cols}, scales));
+  product->weights.put("w_scale_inv", model::make_tensor(model::DType::kF32, {scale_rows, scale_cols}, scales));
   for (int64_t m = 0; m < shape.rows; ++m) {
     std::vector<float> row;
     for (int64_t k = 0; k < shape.in_dim; ++k) {
       row.push_back(model::decode_f8_e4m3(e4m3(random, kind(k))) / 448);
     }
-    product.x.set_quantised(m, row, {});
+    product->x.set_quantised(m, row, {});
   }
   return product;
 }
 
-Product bf16_product(const Shape& shape, uint32_t seed, bool hostile) {
+std::unique_ptr<Product> bf16_product(const Shape& shape, uint32_t seed, bool hostile) {
   std::mt19937 random(seed);
   const auto kind = [&](int64_t k) {
     return hostile ? static_cast<int>((seed + static_cast<uint32_t>(k) / 48) % 6) : 0;
   };
-  Product product{{}, BlockedRows(shape.rows, shape.in_dim)};
+  auto product = std::make_unique<Product>(shape);
   std::vector<uint16_t> codes;
   for (int64_t i = 0; i < shape.out_dim * shape.in_dim; ++i) {
     codes.push_back(bf16(random, kind(i % shape.in_dim)));
   }
-  product.weights.put("w", model::make_tensor(model::DType::kBF16, {shape.out_dim, shape.in_dim}, codes));
+  product->weights.put("w", model::make_tensor(model::DType::kBF16, {shape.out_dim, shape.in_dim}, codes));
   for (int64_t m = 0; m < shape.rows; ++m) {
     std::vector<float> row;
     for (int64_t k = 0; k < shape.in_dim; ++k) {
       row.push_back(model::decode_bf16(bf16(random, kind(k))));
     }
-    product.x.set(m, row);
+    product->x.set(m, row);
   }
   return product;
 }
@@ -125,11 +128,11 @@ std::vector<const StepKernels*> kernels() {
   return list;
 }
 
-void expect_same_bits(const Recipe& recipe, const Product& product, const std::string& what) {
-  const WeightMatrix weight(product.weights, "w");
-  const auto expected = recipe_matmul_plain(recipe, product.x, weight, 1);
+void expect_same_bits(const Recipe& recipe, const std::unique_ptr<Product>& product, const std::string& what) {
+  const WeightMatrix weight(product->weights, "w");
+  const auto expected = recipe_matmul_plain(recipe, product->x, weight, 1);
   for (size_t i = 0; i < kernels().size(); ++i) {
-    const auto got = recipe_matmul(recipe, product.x, weight, 2, *kernels()[i]);
+    const auto got = recipe_matmul(recipe, product->x, weight, 2, *kernels()[i]);
     ASSERT_EQ(got.size(), expected.size());
     for (size_t n = 0; n < got.size(); ++n) {
       const bool both_nan = std::isnan(got[n]) && std::isnan(expected[n]);
@@ -214,8 +217,8 @@ TEST(TensorCoreMatmul, FnuzSteps_AreTheFnSteps_ButForAPowerOfTwo) {
 
 TEST(TensorCoreMatmul, Ampere_RefusesFp8) {
   const auto product = fp8_product(kWhole, 1, false);
-  const WeightMatrix weight(product.weights, "w");
-  EXPECT_THROW(recipe_matmul(*find_linear_recipe("ampere"), product.x, weight, 1), model::InputError);
+  const WeightMatrix weight(product->weights, "w");
+  EXPECT_THROW(recipe_matmul(*find_linear_recipe("ampere"), product->x, weight, 1), model::InputError);
 }
 
 }  // namespace

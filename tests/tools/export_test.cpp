@@ -9,6 +9,7 @@
 #include "model/checkpoint.hpp"
 #include "model/safetensors.hpp"
 #include "model/tensor_catalog.hpp"
+#include "tests/paths.hpp"
 #include "tests/temp_dir.hpp"
 #include "tools/export.hpp"
 #include "tools/record.hpp"
@@ -133,7 +134,7 @@ std::map<std::string, model::TensorView> values_of(const model::WeightSource& we
 
 TEST(Truncate, FirstLayers_GiveTheBitsTheyGiveInTheWholeModel) {
   const TempDir folder;
-  const std::filesystem::path mini = std::filesystem::path(DSV3_SOURCE_DIR) / "golden/data/mini/checkpoint";
+  const std::filesystem::path mini = source_dir() / "golden/data/mini/checkpoint";
   const model::Checkpoint whole(mini);
   truncate_checkpoint(whole, 2, mini, folder / "first");
   const model::Checkpoint first(folder / "first");

@@ -6,6 +6,7 @@
 
 #include "model/check.hpp"
 #include "reference/op_call.hpp"
+#include "tests/paths.hpp"
 #include "tests/temp_dir.hpp"
 #include "tests/tools/verifier.hpp"
 
@@ -15,7 +16,7 @@ namespace {
 using golden::OpStatus;
 
 const Fixture& mini() {
-  static const Fixture fixture(std::filesystem::path(DSV3_SOURCE_DIR) / "golden/data/mini");
+  static const Fixture fixture(source_dir() / "golden/data/mini");
   return fixture;
 }
 
