@@ -19,7 +19,7 @@ struct KnownTable {
 };
 
 const std::vector<KnownTable>& known_tables() {
-  static const std::vector<KnownTable> kTables{
+  static const std::vector<KnownTable> tables{
       {"estimate",
        {"tpot_ms", "tpot_low_ms", "tpot_high_ms", "step_ms", "memory_gb", "memory_usable_gb"},
        {"decode_layout"}},
@@ -33,7 +33,7 @@ const std::vector<KnownTable>& known_tables() {
        {"placement"}},
       {"expert_load", {"layer", "expert_0"}},
       {"rank_load", {"layer", "rank_0"}, {"placement"}}};
-  return kTables;
+  return tables;
 }
 
 void check_row(const nlohmann::json& row, const KnownTable& table, const std::string& where) {

@@ -56,6 +56,10 @@ double weight_of(StepPart part, const Floor& floor) {
   return part == StepPart::kAttentionFixed || part == StepPart::kExpertsFixed ? 1 : floor.time_us;
 }
 
+constexpr const char* kTimes =
+    "times: simulated = fitted constants of dsv3-sim, shared out over the ops of a module; limit = "
+    "hardware floor. Neither was measured.";
+
 // "engine.in_the_stream"
 std::string own_row(const StepPartInfo& info) {
   std::string name;
@@ -215,8 +219,7 @@ model::OpRecordFile step_records(const Deployment& deployment,
                      fmt::format("layout={}", layout_text(rank.layout)),
                      fmt::format("engine={}", deployment.engine.name),
                      fmt::format("redundant_experts={}", rank.redundant_experts),
-                     "times: simulated = fitted constants of dsv3-sim, shared out over the ops of a module; limit = "
-                     "hardware floor. Neither was measured."},
+                     kTimes},
           .records = records.take()};
 }
 
