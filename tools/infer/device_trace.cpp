@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include <map>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "model/atomic_file.hpp"
 #include "model/check.hpp"
+#include "model/chrome_trace.hpp"
 #include "version.hpp"
 
 namespace tools {
@@ -64,20 +64,15 @@ std::vector<model::OpRecord> DeviceTrace::records_of(const Step& step) const {
 }
 
 std::string DeviceTrace::chrome_trace() const {
-  using nlohmann::ordered_json;
-  ordered_json events = ordered_json::array();
+  model::ChromeTrace trace{.processes = {{"device", {"stream"}}}, .spans = {}};
   for (const auto& step : steps_) {
+    const auto tokens = static_cast<double>(step->info.workload.num_tokens());
     for (const gpu::OpTime& time : step->times) {
-      events.push_back({{"name", time.op},
-                        {"ph", "X"},
-                        {"ts", time.start_us},
-                        {"dur", time.time_us},
-                        {"pid", 0},
-                        {"tid", 0},
-                        {"args", {{"tokens", step->info.workload.num_tokens()}}}});
+      trace.spans.push_back(
+          {.name = time.op, .start_us = time.start_us, .duration_us = time.time_us, .details = {{"tokens", tokens}}});
     }
   }
-  return ordered_json{{"traceEvents", events}}.dump();
+  return trace.json();
 }
 
 void DeviceTrace::write() {
