@@ -198,18 +198,7 @@ GPU_KERNEL expanded_attention_kernel(ExpandedAttentionArguments arguments) {
       load_matrices(rows, loaded);
       FragmentA a[kPieceSteps][1];
       FragmentB b[kPieceSteps][kKeyTiles];
-      GPU_UNROLL
-      for (int step = 0; step < kPieceSteps; ++step) {
-        GPU_UNROLL
-        for (int i = 0; i < 4; ++i) {
-          a[step][0].at[i] = loaded[step].at[i];
-        }
-        GPU_UNROLL
-        for (int n = 0; n < kKeyTiles; ++n) {
-          const auto& of_pair = loaded[kPieceSteps + step * (kKeyTiles / 2) + n / 2];
-          b[step][n] = {{of_pair.at[n % 2 * 2], of_pair.at[n % 2 * 2 + 1]}};
-        }
-      }
+      unpack_operands(loaded, a, b);
       multiply_bf16(scores, a, b);
     }
     float factor[2];

@@ -71,18 +71,7 @@ GPU_DEVICE void load_operands(const typename LinearShared<kTokens>::Stage& stage
   }
   Vector<uint32_t, 4> loaded[kLoads];
   load_matrices(rows, loaded);
-  GPU_UNROLL
-  for (int step = 0; step < kPieceSteps; ++step) {
-    GPU_UNROLL
-    for (int i = 0; i < 4; ++i) {
-      a[step][0].at[i] = loaded[step].at[i];
-    }
-    GPU_UNROLL
-    for (int n = 0; n < kColumns; ++n) {
-      const auto& of_pair = loaded[kPieceSteps + step * (kColumns / 2) + n / 2];
-      b[step][n] = {of_pair.at[n % 2 * 2], of_pair.at[n % 2 * 2 + 1]};
-    }
-  }
+  unpack_operands(loaded, a, b);
 }
 
 // Streams pieces [begin, end) through the stages: fill(stage, piece) issues copies, use(stage, piece) multiplies.

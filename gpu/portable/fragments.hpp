@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "gpu/portable/backend.hpp"
+#include "gpu/portable/types.hpp"
 
 namespace gpu {
 
@@ -35,6 +36,25 @@ GPU_DEVICE int row_of_c(int lane, int i) {
 }
 GPU_DEVICE int column_of_c(int lane, int i) {
   return lane % 4 * 2 + i % 2;
+}
+
+// From what load_matrices() gave: A of each step, then for each step the columns of B in pairs.
+template <int kSteps, int kColumns>
+GPU_DEVICE void unpack_operands(const Vector<uint32_t, 4> (&loaded)[kSteps * (1 + kColumns / 2)],
+                                FragmentA (&a)[kSteps][1],
+                                FragmentB (&b)[kSteps][kColumns]) {
+  GPU_UNROLL
+  for (int step = 0; step < kSteps; ++step) {
+    GPU_UNROLL
+    for (int i = 0; i < 4; ++i) {
+      a[step][0].at[i] = loaded[step].at[i];
+    }
+    GPU_UNROLL
+    for (int n = 0; n < kColumns; ++n) {
+      const auto& of_pair = loaded[kSteps + step * (kColumns / 2) + n / 2];
+      b[step][n] = {{of_pair.at[n % 2 * 2], of_pair.at[n % 2 * 2 + 1]}};
+    }
+  }
 }
 
 }  // namespace gpu::DSV3_BACKEND
