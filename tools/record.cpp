@@ -89,6 +89,54 @@ model::Workload lengths_of(const RecordJob& job, const std::vector<golden::Case>
   return workload;
 }
 
+// The last op of the list that is recorded, so that the rest need not run. Empty if none is.
+std::string last_wanted(const std::vector<model::Op>& ops, const golden::Recorder& recorder) {
+  std::string last;
+  for (const auto& op : ops) {
+    bool wanted = recorder.wants(op);
+    for (int64_t expert = 0; op.num_parts > 1 && !wanted && expert < op.num_parts; ++expert) {
+      wanted = recorder.wants(model::expert_part(op, expert));
+    }
+    last = wanted ? op.id : last;
+  }
+  return last;
+}
+
+// The lengths of every step: the cases, then those that decode.
+std::vector<model::Workload> steps_of(const RecordJob& job) {
+  std::vector<model::Workload> steps;
+  for (const golden::Case& step : job.cases) {
+    steps.push_back(lengths_of(job, job.cases, step));
+  }
+  for (int64_t i = 0; i < job.num_decode; ++i) {
+    model::Workload decode = steps.back();
+    for (auto& sequence : decode.sequences) {
+      sequence = {.num_cached = sequence.num_cached + sequence.num_new, .num_new = 1};
+    }
+    decode.attention_form = form_of(job.mode.attention, 1);
+    steps.push_back(std::move(decode));
+  }
+  return steps;
+}
+
+[[noreturn]] void refuse_empty(const RecordJob& job) {
+  std::string what = job.ops.empty() ? "" : fmt::format(" --ops {}", fmt::join(job.ops, ","));
+  what += job.layers.empty() ? "" : fmt::format(" --layers {}", fmt::join(job.layers, ","));
+  model::throw_input_error("record: no op of these cases matches{}; docs/contracts.md has the names", what);
+}
+
+// Before the work: whether any op of any step is asked for.
+void check_wanted(const model::ModelConfig& config, const RecordJob& job) {
+  const golden::Recorder recorder({}, job.ops, job.layers, {});
+  const bool is_wanted = std::ranges::any_of(steps_of(job), [&](model::Workload step) {
+    step.num_mtp_layers = job.with_mtp ? config.num_nextn_predict_layers : 0;
+    return !last_wanted(model::op_list(config, step), recorder).empty();
+  });
+  if (!is_wanted) {
+    refuse_empty(job);
+  }
+}
+
 // Runs cases one after another and keeps the cache each one leaves behind.
 class CaseRunner {
  public:
@@ -174,19 +222,6 @@ class CaseRunner {
       }
       return run(call);
     };
-  }
-
-  // The last op of the list that is recorded, so that the rest need not run. Empty if none is.
-  static std::string last_wanted(const std::vector<model::Op>& ops, const golden::Recorder& recorder) {
-    std::string last;
-    for (const auto& op : ops) {
-      bool wanted = recorder.wants(op);
-      for (int64_t expert = 0; op.num_parts > 1 && !wanted && expert < op.num_parts; ++expert) {
-        wanted = recorder.wants(model::expert_part(op, expert));
-      }
-      last = wanted ? op.id : last;
-    }
-    return last;
   }
 
   void take_step(const reference::StepInput& input, reference::LatentCache& cache, LogitsProbe& probe) {
@@ -280,21 +315,14 @@ ModeFlags mode_of(const golden::Manifest& manifest) {
 
 double num_flops(const model::ModelConfig& config, const RecordJob& job) {
   double flops = 0;
-  for (const auto& step : job.cases) {
-    flops += num_flops(model::op_list(config, lengths_of(job, job.cases, step)));
-  }
-  auto decode = lengths_of(job, job.cases, job.cases.back());
-  for (int64_t i = 0; i < job.num_decode; ++i) {
-    for (auto& sequence : decode.sequences) {
-      sequence = {.num_cached = sequence.num_cached + sequence.num_new, .num_new = 1};
-    }
-    decode.attention_form = form_of(job.mode.attention, 1);
-    flops += num_flops(model::op_list(config, decode));
+  for (const model::Workload& step : steps_of(job)) {
+    flops += num_flops(model::op_list(config, step));
   }
   return flops;
 }
 
 golden::GoldenFile record(const model::WeightSource& weights, const RecordJob& job) {
+  check_wanted(weights.config(), job);
   golden::GoldenFile golden;
   const HashingWeights hashing(weights);
   CaseRunner runner(job.hashes_weights ? static_cast<const model::WeightSource&>(hashing) : weights, job, golden);
@@ -309,6 +337,9 @@ golden::GoldenFile record(const model::WeightSource& weights, const RecordJob& j
     next = runner.run(step, i + 1 == job.num_decode);
   }
   runner.finish();
+  if (golden.tensors.empty() && golden.manifest.reduced.empty()) {
+    refuse_empty(job);  // only cases that are not recorded have the op
+  }
   auto& manifest = golden.manifest;
   manifest.mode = job.mode.mode;
   manifest.arithmetic = job.mode.arithmetic;

@@ -40,7 +40,7 @@ struct RecordJob {
 // Multiply-adds of all steps, times two.
 double num_flops(const model::ModelConfig& config, const RecordJob& job);
 
-// Runs the cases. The manifest is complete but for checkpoint, commit and version.
+// Runs the cases. The manifest is complete but for checkpoint, commit and version. Throws InputError when no op of them is asked for.
 golden::GoldenFile record(const model::WeightSource& weights, const RecordJob& job);
 
 // The mode a golden file was recorded in.
