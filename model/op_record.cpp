@@ -218,7 +218,7 @@ OpRecordFile read_op_records(const std::filesystem::path& path) {
       file.records.push_back(parse_row(RowParser(name, reader.get_file_line(), cells)));
     }
   } catch (const io::error::base& error) {
-    throw_input_error("{}: {}", name, error.what());
+    throw_input_error("{}: {}; expected op records (docs/op-records.md)", name, error.what());
   }
   return file;
 }

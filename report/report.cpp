@@ -63,6 +63,7 @@ std::string phases_text(const Scenario& scenario, size_t series) {
 
 Report make_report(const Request& request) {
   Report report;
+  (void)simulator::load_hardware(request.gpu);  // a wrong name is said even where no run needs it
   const std::vector<RecordFile> files = read_files(request.records);
   report.scenarios = build_scenarios(files, request.gpu, report.notices);
   for (const RecordFile& file : files) {

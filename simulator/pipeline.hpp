@@ -27,7 +27,7 @@ struct PipelineTimes {
   double both = 3;      // a forward and a backward of different micro-batches overlapped (DualPipe)
 };
 
-// Throws InputError: fewer than 1 stage or micro-batch; DualPipe: an odd number of either, or fewer than 2 micro-batches a stage.
+// Throws InputError: fewer than 1 stage or micro-batch, or too many to run; DualPipe: an odd number of either, or fewer than 2 micro-batches a stage.
 void check_pipeline(PipelineSchedule schedule, int64_t num_stages, int64_t num_batches);
 
 // The published bubble of a rank: (P-1) F; (P-1)(F+B); (P-1)(F+B-2W); (P/2-1)(F&B+B-3W).
@@ -47,7 +47,7 @@ PipelineRun run_pipeline(PipelineSchedule schedule,
                          int64_t num_batches,
                          const PipelineTimes& times);
 
-// A row for each schedule that these numbers allow.
+// A row for each schedule; DualPipe's says what it needs where these numbers do not allow it.
 Table pipeline_table(int64_t num_stages, int64_t num_batches, const PipelineTimes& times);
 
 }  // namespace simulator

@@ -141,7 +141,8 @@ void add_walk(CLI::App& app, WalkFlags& flags) {
 }  // namespace tools
 
 int main(int argc, char** argv) {
-  CLI::App app("Counts what a deployment of a mixture-of-experts model holds, reads and moves.", "dsv3-sim");
+  CLI::App app("Counts what a deployment of a mixture-of-experts model holds, reads and moves, and predicts its times.",
+               "dsv3-sim");
   tools::describe(app, "Exit codes: 0 ok, 2 bad usage or input.");
   app.require_subcommand(1);
   tools::CostFlags cost;
