@@ -1,6 +1,8 @@
 // Finds data that lies beside the source tree and is not part of it.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <cstdlib>
 #include <filesystem>
 #include <optional>
@@ -15,3 +17,12 @@ inline std::optional<std::filesystem::path> shared_data(const std::string& relat
   const auto path = base / relative;
   return std::filesystem::exists(path) ? std::optional(path) : std::nullopt;
 }
+
+// Tests labelled oracle need data that is not part of the repository, and everything has to build and pass where that is not. Such a test
+// stands down here, and is counted as skipped.
+#define SKIP_UNLESS_THERE(data)                                                     \
+  do {                                                                              \
+    if (!(data)) {                                                                  \
+      GTEST_SKIP() << "no data beside the repository (../shared, or $DSV3_SHARED)"; \
+    }                                                                               \
+  } while (false)

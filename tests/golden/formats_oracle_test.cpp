@@ -135,9 +135,7 @@ class FormatsOracle : public testing::TestWithParam<File> {
  protected:
   void SetUp() override {
     const std::string name = std::string("oracle/") + GetParam().fixture + "/" + GetParam().variant + ".safetensors";
-    if (!shared_data(name)) {
-      GTEST_SKIP() << name << " is not there";
-    }
+    SKIP_UNLESS_THERE(shared_data(name));
   }
 };
 
@@ -253,9 +251,7 @@ class SpotValues : public testing::TestWithParam<Spot> {};
 
 TEST_P(SpotValues, AreWhatPythonReads) {
   const Spot& spot = GetParam();
-  if (!shared_data(std::string("oracle/") + spot.fixture)) {
-    GTEST_SKIP() << spot.fixture << " is not there";
-  }
+  SKIP_UNLESS_THERE(shared_data(std::string("oracle/") + spot.fixture));
   const Dump dump = load(spot.fixture, spot.variant).dump;
   ASSERT_TRUE(dump.tensors.contains(spot.name));
   const auto& tensor = dump.tensors.at(spot.name);

@@ -10,23 +10,13 @@
 #include "gpu/emulation/tensor_core.hpp"
 #include "reference/tensor_core/linear_recipes.hpp"
 #include "reference/tensor_core/recipe_matmul.hpp"
+#include "tests/reference/hand_made.hpp"
 
 namespace gpu {
 namespace {
 
 using emulation::OperandFormat;
 using emulation::TensorCoreStep;
-
-class OneWeight : public model::WeightSource {
- public:
-  [[nodiscard]] const model::ModelConfig& config() const override { return config_; }
-  [[nodiscard]] model::TensorView weight(const std::string& name) const override { return tensors_.at(name); }
-  void put(const std::string& name, model::TensorView tensor) { tensors_[name] = std::move(tensor); }
-
- private:
-  model::ModelConfig config_;
-  std::map<std::string, model::TensorView> tensors_;
-};
 
 constexpr int64_t kRows = 3;
 constexpr int64_t kOutDim = 40;
@@ -44,14 +34,14 @@ float bf16(float value) {
 
 TEST(RecipeMatmul, Bf16_AgreesWithTheDeviceSidesChain) {
   std::mt19937 random(3);
-  OneWeight weights;
+  reference::HandMadeWeights weights;
   std::vector<uint16_t> codes;
   std::vector<float> w;
   for (int64_t i = 0; i < kOutDim * kInDim; ++i) {
     w.push_back(bf16(number(random)));
     codes.push_back(static_cast<uint16_t>(std::bit_cast<uint32_t>(w.back()) >> 16));
   }
-  weights.put("w", model::make_tensor(model::DType::kBF16, {kOutDim, kInDim}, codes));
+  weights.set("w", model::make_tensor(model::DType::kBF16, {kOutDim, kInDim}, codes));
   reference::BlockedRows rows(kRows, kInDim);
   std::vector<std::vector<float>> x(kRows);
   for (int64_t m = 0; m < kRows; ++m) {
@@ -77,7 +67,7 @@ TEST(RecipeMatmul, Bf16_AgreesWithTheDeviceSidesChain) {
 
 TEST(RecipeMatmul, Fp8_AgreesWithTheDeviceSidesSteps_AndFmaPromotion) {
   std::mt19937 random(4);
-  OneWeight weights;
+  reference::HandMadeWeights weights;
   std::vector<uint8_t> codes;
   std::vector<float> w;
   for (int64_t i = 0; i < kOutDim * kInDim; ++i) {
@@ -85,8 +75,8 @@ TEST(RecipeMatmul, Fp8_AgreesWithTheDeviceSidesSteps_AndFmaPromotion) {
     w.push_back(model::decode_f8_e4m3(codes.back()));
   }
   std::vector<float> w_scales{0.0137f, 0.031f, 0.0081f, 0.0229f};
-  weights.put("w", model::make_tensor(model::DType::kF8E4M3, {kOutDim, kInDim}, codes));
-  weights.put("w_scale_inv", model::make_tensor(model::DType::kF32, {1, 4}, w_scales));
+  weights.set("w", model::make_tensor(model::DType::kF8E4M3, {kOutDim, kInDim}, codes));
+  weights.set("w_scale_inv", model::make_tensor(model::DType::kF32, {1, 4}, w_scales));
   reference::BlockedRows rows(kRows, kInDim);
   for (int64_t m = 0; m < kRows; ++m) {
     std::vector<float> row;

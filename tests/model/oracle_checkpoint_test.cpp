@@ -9,9 +9,7 @@ namespace {
 
 TEST(OracleCheckpoint, Nano_IsFp8) {
   const auto directory = shared_data("oracle/nano/checkpoint");
-  if (!directory) {
-    GTEST_SKIP() << "no oracle data";
-  }
+  SKIP_UNLESS_THERE(directory);
   const Checkpoint checkpoint(*directory);
   EXPECT_TRUE(checkpoint.config().quantization.has_value());
   EXPECT_EQ(checkpoint.weight("model.layers.0.mlp.gate_proj.weight_scale_inv").shape, (Shape{4, 2}));
@@ -20,9 +18,7 @@ TEST(OracleCheckpoint, Nano_IsFp8) {
 
 TEST(OracleCheckpoint, Ragged_HasCutBlocks) {
   const auto directory = shared_data("oracle/ragged/checkpoint");
-  if (!directory) {
-    GTEST_SKIP() << "no oracle data";
-  }
+  SKIP_UNLESS_THERE(directory);
   const Checkpoint checkpoint(*directory);
   EXPECT_EQ(checkpoint.weight("model.layers.0.self_attn.kv_a_proj_with_mqa.weight").shape, (Shape{200, 320}));
   EXPECT_EQ(checkpoint.weight("model.layers.0.self_attn.kv_a_proj_with_mqa.weight_scale_inv").shape, (Shape{2, 3}));
@@ -30,9 +26,7 @@ TEST(OracleCheckpoint, Ragged_HasCutBlocks) {
 
 TEST(OracleCheckpoint, NotV3_IsBf16WithoutQueryLora) {
   const auto directory = shared_data("oracle/notv3/checkpoint");
-  if (!directory) {
-    GTEST_SKIP() << "no oracle data";
-  }
+  SKIP_UNLESS_THERE(directory);
   const Checkpoint checkpoint(*directory);
   EXPECT_FALSE(checkpoint.config().quantization.has_value());
   EXPECT_EQ(checkpoint.weight("model.layers.0.self_attn.q_proj.weight").dtype, DType::kBF16);

@@ -51,9 +51,7 @@ std::map<std::string, std::string> catalog_tensors(const std::filesystem::path& 
 
 void expect_exactly_the_catalogue(const std::string& fixture) {
   const auto directory = shared_data("oracle/" + fixture + "/checkpoint");
-  if (!directory) {
-    GTEST_SKIP() << "no oracle data";
-  }
+  SKIP_UNLESS_THERE(directory);
   EXPECT_EQ(catalog_tensors(*directory), stored_tensors(*directory));
   EXPECT_TRUE(read_config(*directory).unknown_keys.empty());
 }

@@ -11,6 +11,7 @@
 #include "reference/numerics/reduce.hpp"
 #include "reference/quantize.hpp"
 #include "reference/simd/kernels.hpp"
+#include "tests/reference/hand_made.hpp"
 
 namespace reference {
 namespace {
@@ -27,17 +28,7 @@ class Numbers {
   uint64_t state_ = 17;
 };
 
-class Weights : public model::WeightSource {
- public:
-  [[nodiscard]] const model::ModelConfig& config() const override { return config_; }
-  [[nodiscard]] model::TensorView weight(const std::string& name) const override { return tensors.at(name); }
-  std::map<std::string, model::TensorView> tensors;
-
- private:
-  model::ModelConfig config_;
-};
-
-Weights fp8_weight(int64_t out_dim, int64_t in_dim, Numbers& numbers) {
+HandMadeWeights fp8_weight(int64_t out_dim, int64_t in_dim, Numbers& numbers) {
   std::vector<uint8_t> codes(static_cast<size_t>(out_dim * in_dim));
   for (auto& code : codes) {
     code = static_cast<uint8_t>(numbers.next() % 0x7F | (numbers.next() % 2) << 7);
@@ -48,20 +39,20 @@ Weights fp8_weight(int64_t out_dim, int64_t in_dim, Numbers& numbers) {
   for (auto& scale : scales) {
     scale = static_cast<float>(numbers.next() % 1000 + 1) / 4096;
   }
-  Weights weights;
-  weights.tensors["w"] = model::make_tensor(model::DType::kF8E4M3, {out_dim, in_dim}, std::move(codes));
-  weights.tensors["w_scale_inv"] = model::make_tensor(model::DType::kF32, {rows, columns}, std::move(scales));
+  HandMadeWeights weights;
+  weights.set("w", model::make_tensor(model::DType::kF8E4M3, {out_dim, in_dim}, std::move(codes)));
+  weights.set("w_scale_inv", model::make_tensor(model::DType::kF32, {rows, columns}, std::move(scales)));
   return weights;
 }
 
-Weights bf16_weight(int64_t out_dim, int64_t in_dim, Numbers& numbers, uint32_t lowest_exponent) {
+HandMadeWeights bf16_weight(int64_t out_dim, int64_t in_dim, Numbers& numbers, uint32_t lowest_exponent) {
   std::vector<uint16_t> codes(static_cast<size_t>(out_dim * in_dim));
   for (auto& code : codes) {
     code = static_cast<uint16_t>(((lowest_exponent + numbers.next() % 12) << 7) + numbers.next() % 128 +
                                  (numbers.next() % 2 << 15));
   }
-  Weights weights;
-  weights.tensors["w"] = model::make_tensor(model::DType::kBF16, {out_dim, in_dim}, std::move(codes));
+  HandMadeWeights weights;
+  weights.set("w", model::make_tensor(model::DType::kBF16, {out_dim, in_dim}, std::move(codes)));
   return weights;
 }
 
@@ -104,7 +95,7 @@ void on_every_level(const Check& check) {
 TEST(PanelMatmul, QuantisedRows_MeetTheScalesOfEachBlock) {
   for (const auto& [num_rows, out_dim, in_dim] : kSizes) {
     Numbers numbers;
-    const Weights weights = fp8_weight(out_dim, in_dim, numbers);
+    const HandMadeWeights weights = fp8_weight(out_dim, in_dim, numbers);
     const WeightMatrix weight(weights, "w");
     BlockedRows x(num_rows, in_dim);
     std::vector<QuantizedRow> rows;
@@ -138,7 +129,7 @@ TEST(PanelMatmul, QuantisedRows_MeetTheScalesOfEachBlock) {
   }
 }
 
-void expect_dots(const Weights& weights, WeightForm form, float x_factor, int64_t num_rows) {
+void expect_dots(const HandMadeWeights& weights, WeightForm form, float x_factor, int64_t num_rows) {
   const WeightMatrix weight(weights, "w");
   Numbers numbers;
   BlockedRows x(num_rows, weight.in_dim());
@@ -174,11 +165,11 @@ TEST(PanelMatmul, ProductsThatDoNotFitAFloat_AreRoundedFirst) {
   for (const int64_t num_rows : {3, 7}) {
     expect_dots(bf16_weight(40, 300, numbers, 60), WeightForm::kBf16, 0x1p-80f, num_rows);
   }
-  Weights large;
+  HandMadeWeights large;
   std::vector<uint16_t> codes(32, 0);
   codes[0] = encode_bf16(-0x1p63f);
   codes[16] = encode_bf16(0x1p64f);
-  large.tensors["w"] = model::make_tensor(model::DType::kBF16, {1, 32}, std::move(codes));
+  large.set("w", model::make_tensor(model::DType::kBF16, {1, 32}, std::move(codes)));
   const WeightMatrix weight(large, "w");
   std::vector<float> row(32, 0x1p64f);
   BlockedRows x(1, 32);
@@ -193,11 +184,11 @@ TEST(PanelMatmul, ProductsThatDoNotFitAFloat_AreRoundedFirst) {
 // Nobody's NaN reaches anybody else's output.
 TEST(PanelMatmul, NanStaysInItsRowAndColumn) {
   Numbers numbers;
-  Weights weights = fp8_weight(20, 130, numbers);
-  const auto codes = weights.tensors["w"].codes<uint8_t>();
+  HandMadeWeights weights = fp8_weight(20, 130, numbers);
+  const auto codes = weights.weight("w").codes<uint8_t>();
   std::vector<uint8_t> with_nan(codes.begin(), codes.end());
   with_nan[11 * 130 + 129] = 0xFF;
-  weights.tensors["w"] = model::make_tensor(model::DType::kF8E4M3, {20, 130}, std::move(with_nan));
+  weights.set("w", model::make_tensor(model::DType::kF8E4M3, {20, 130}, std::move(with_nan)));
   const WeightMatrix weight(weights, "w");
   BlockedRows x(4, 130);
   for (int64_t m = 0; m < 4; ++m) {

@@ -11,21 +11,10 @@
 
 #include "reference/tensor_core/linear_recipes.hpp"
 #include "reference/tensor_core/recipe_file.hpp"
+#include "tests/reference/hand_made.hpp"
 
 namespace reference::tensor_core {
 namespace {
-
-// One weight "w", with scales if it is FP8.
-class OneWeight : public model::WeightSource {
- public:
-  [[nodiscard]] const model::ModelConfig& config() const override { return config_; }
-  [[nodiscard]] model::TensorView weight(const std::string& name) const override { return tensors_.at(name); }
-  void put(const std::string& name, model::TensorView tensor) { tensors_[name] = std::move(tensor); }
-
- private:
-  model::ModelConfig config_;
-  std::map<std::string, model::TensorView> tensors_;
-};
 
 struct Shape {
   int64_t rows;
@@ -67,7 +56,7 @@ uint16_t bf16(std::mt19937& random, int kind) {
 struct Product {
   explicit Product(const Shape& shape) : x(shape.rows, shape.in_dim) {}
 
-  OneWeight weights;
+  HandMadeWeights weights;
   BlockedRows x;
 };
 
@@ -81,14 +70,14 @@ std::unique_ptr<Product> fp8_product(const Shape& shape, uint32_t seed, bool hos
   for (int64_t i = 0; i < shape.out_dim * shape.in_dim; ++i) {
     codes.push_back(hostile ? e4m3(random, kind(i % shape.in_dim)) : e4m3(random, 0));
   }
-  product->weights.put("w", model::make_tensor(model::DType::kF8E4M3, {shape.out_dim, shape.in_dim}, codes));
+  product->weights.set("w", model::make_tensor(model::DType::kF8E4M3, {shape.out_dim, shape.in_dim}, codes));
   const int64_t scale_rows = (shape.out_dim + 127) / 128;
   const int64_t scale_cols = (shape.in_dim + 127) / 128;
   std::vector<float> scales;
   for (int64_t i = 0; i < scale_rows * scale_cols; ++i) {
     scales.push_back(std::ldexp(1.0f + static_cast<float>(random() % 1000) / 1000, -static_cast<int>(random() % 9)));
   }
-  product->weights.put("w_scale_inv", model::make_tensor(model::DType::kF32, {scale_rows, scale_cols}, scales));
+  product->weights.set("w_scale_inv", model::make_tensor(model::DType::kF32, {scale_rows, scale_cols}, scales));
   for (int64_t m = 0; m < shape.rows; ++m) {
     std::vector<float> row;
     for (int64_t k = 0; k < shape.in_dim; ++k) {
@@ -109,7 +98,7 @@ std::unique_ptr<Product> bf16_product(const Shape& shape, uint32_t seed, bool ho
   for (int64_t i = 0; i < shape.out_dim * shape.in_dim; ++i) {
     codes.push_back(bf16(random, kind(i % shape.in_dim)));
   }
-  product->weights.put("w", model::make_tensor(model::DType::kBF16, {shape.out_dim, shape.in_dim}, codes));
+  product->weights.set("w", model::make_tensor(model::DType::kBF16, {shape.out_dim, shape.in_dim}, codes));
   for (int64_t m = 0; m < shape.rows; ++m) {
     std::vector<float> row;
     for (int64_t k = 0; k < shape.in_dim; ++k) {

@@ -7,6 +7,7 @@
 
 #include "reference/tensor_core/linear_recipes.hpp"
 #include "reference/tensor_core/recipe_matmul.hpp"
+#include "tests/reference/hand_made.hpp"
 #include "tests/reference/tensor_core_vectors.hpp"
 #include "tests/shared_data.hpp"
 
@@ -17,9 +18,7 @@ class TensorCoreOracle : public testing::TestWithParam<NamedSet> {};
 
 TEST_P(TensorCoreOracle, WholeSet_AgreesAndChangedStepsDoNot) {
   const auto file = shared_data("oracle/tensor-core/" + GetParam().file);
-  if (!file) {
-    GTEST_SKIP() << "no measured vectors beside the repository";
-  }
+  SKIP_UNLESS_THERE(file);
   const VectorSet set = read_vectors(file->string(), GetParam().format);
   EXPECT_EQ(set.rows.size(), 5000u);
   const Path& path = path_of(GetParam());
@@ -30,17 +29,6 @@ TEST_P(TensorCoreOracle, WholeSet_AgreesAndChangedStepsDoNot) {
 }
 
 // A measured row in the middle of a linear of K = 2 steps. BF16: the first step makes the row's c out of three products, exactly.
-class OneRow : public model::WeightSource {
- public:
-  [[nodiscard]] const model::ModelConfig& config() const override { return config_; }
-  [[nodiscard]] model::TensorView weight(const std::string& name) const override { return tensors_.at(name); }
-  void put(const std::string& name, model::TensorView tensor) { tensors_[name] = std::move(tensor); }
-
- private:
-  model::ModelConfig config_;
-  std::map<std::string, model::TensorView> tensors_;
-};
-
 float upper_part(float value) {
   return std::bit_cast<float>(std::bit_cast<uint32_t>(value) & 0xFFFF0000);
 }
@@ -60,8 +48,8 @@ uint32_t bf16_linear_of_row(const Recipe& recipe, const Vector& row) {
     w[step_len + k] = static_cast<uint16_t>(row.b[k]);
   }
   const auto in_dim = static_cast<int64_t>(x.size());
-  OneRow weights;
-  weights.put("w", model::make_tensor(model::DType::kBF16, {1, in_dim}, std::move(w)));
+  HandMadeWeights weights;
+  weights.set("w", model::make_tensor(model::DType::kBF16, {1, in_dim}, std::move(w)));
   BlockedRows rows(1, in_dim);
   rows.set(0, x);
   return std::bit_cast<uint32_t>(recipe_matmul(recipe, rows, WeightMatrix(weights, "w"), 1)[0]);
@@ -72,9 +60,7 @@ TEST(TensorCoreOracleLinear, MeasuredRowsInsideALinear_HaveTheMeasuredBits) {
                                      std::pair{"a100_bf16_fp32.csv", "ampere"},
                                      std::pair{"ada_bf16_fp32.csv", "ada"}}) {
     const auto path = shared_data(std::string("oracle/tensor-core/") + file);
-    if (!path) {
-      GTEST_SKIP() << "no measured vectors beside the repository";
-    }
+    SKIP_UNLESS_THERE(path);
     int64_t num_mismatches = 0;
     int64_t num_rows = 0;
     for (const Vector& row : read_vectors(path->string(), Format::kBf16).rows) {

@@ -18,9 +18,7 @@ class AllToAllOracle : public ::testing::Test {
  protected:
   void SetUp() override {
     const auto path = shared_data("measurements/deepep_low_latency_sweep.csv");
-    if (!path) {
-      GTEST_SKIP() << "no ../shared/measurements";
-    }
+    SKIP_UNLESS_THERE(path);
     rows_ = read_all_to_all_rows(*path);
   }
 

@@ -220,9 +220,7 @@ void check_shipped(const std::vector<Measured>& rows) {
 
 TEST(ExpertTimeOracle, SglangWideEp) {
   const auto path = shared_data("measurements/wideep_moe_compute_skew.csv");
-  if (!path) {
-    GTEST_SKIP() << "no ../shared/measurements";
-  }
+  SKIP_UNLESS_THERE(path);
   const auto rows = read(*path);
   check_shipped(rows);
   check_ep_sizes_left_out(rows);
@@ -230,9 +228,7 @@ TEST(ExpertTimeOracle, SglangWideEp) {
 
 TEST(ExpertTimeOracle, TrtllmWideEpWithEplb) {
   const auto path = shared_data("measurements/trtllm_wideep_moe_eplb.csv");
-  if (!path) {
-    GTEST_SKIP() << "no ../shared/measurements";
-  }
+  SKIP_UNLESS_THERE(path);
   const auto rows = read(*path);
   check_shipped(rows);
   check_ep_sizes_left_out(rows);

@@ -63,6 +63,7 @@ TEST(StepTrace, EveryRankEndsWithTheStep) {
   for (int64_t process = 0; process < 3; ++process) {
     EXPECT_NEAR(end_us(run.trace, process), expected_us, 1e-9 * expected_us) << process;
   }
+  // One step's sample beside the mean of 24 sampled layers, which is itself known to about 2 % (moe_curve.cpp).
   EXPECT_NEAR(expected_us, run.serving.step.total_us, 0.05 * expected_us);
 }
 

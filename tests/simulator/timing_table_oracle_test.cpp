@@ -15,9 +15,7 @@ class Measurements : public testing::Test {
  protected:
   void SetUp() override {
     directory_ = shared_data("measurements");
-    if (!directory_) {
-      GTEST_SKIP() << "no measurements beside the source tree";
-    }
+    SKIP_UNLESS_THERE(directory_);
   }
 
   [[nodiscard]] std::filesystem::path file(const std::string& name) const { return *directory_ / name; }

@@ -11,9 +11,7 @@ namespace {
 
 TEST(ValidateOracle, RowsThatWereNotFitted_AreWithinTheStatedErrors) {
   const auto file = shared_data("measurements/e2e_tpot_b200_b300_gb200_fp8.csv");
-  if (!file) {
-    GTEST_SKIP() << "no measurements beside the source tree";
-  }
+  SKIP_UNLESS_THERE(file);
   const SiliconRows silicon = read_silicon(*file, false);
   ASSERT_EQ(silicon.rows.size(), 76U);  // README of the measurements: off_inferred
   ASSERT_EQ(silicon.num_skipped, 84);
@@ -34,9 +32,7 @@ TEST(ValidateOracle, RowsThatWereNotFitted_AreWithinTheStatedErrors) {
 
 TEST(ValidateOracle, ShippedConstants_AreThoseOfTheTables) {
   const auto directory = shared_data("measurements");
-  if (!directory) {
-    GTEST_SKIP() << "no measurements beside the source tree";
-  }
+  SKIP_UNLESS_THERE(directory);
   EXPECT_EQ(calibration_json(calibrate(*directory)), calibration_json(built_in_calibrations()));
 }
 

@@ -19,9 +19,7 @@ class TokenizerOracle : public testing::Test {
  protected:
   void SetUp() override {
     const auto data = shared_data("oracle/tokenizer");
-    if (!data) {
-      GTEST_SKIP() << "oracle/tokenizer is not beside the repository";
-    }
+    SKIP_UNLESS_THERE(data);
     data_ = *data;
     const std::string unpack =
         "gzip -dc '" + (data_ / "tokenizer.json.gz").string() + "' > '" + (folder_ / "tokenizer.json").string() + "'";

@@ -7,7 +7,6 @@
 
 #include "golden/verdict.hpp"
 #include "tests/golden/torch_fixture.hpp"
-#include "tests/paths.hpp"
 #include "tests/temp_dir.hpp"
 #include "tests/tools/verifier.hpp"
 
@@ -15,11 +14,6 @@ namespace tools {
 namespace {
 
 using model::TensorView;
-
-const Fixture& mini() {
-  static const Fixture fixture(source_dir() / "golden/data/mini");
-  return fixture;
-}
 
 // Rows of the first, each followed by the same row of the second.
 TensorView fused(const TensorView& first, const TensorView& second) {

@@ -6,7 +6,6 @@
 #include <fstream>
 
 #include "golden/manifest_json.hpp"
-#include "tests/paths.hpp"
 #include "tests/temp_dir.hpp"
 #include "tests/tools/verifier.hpp"
 
@@ -14,11 +13,6 @@ namespace tools {
 namespace {
 
 using golden::OpStatus;
-
-const Fixture& mini() {
-  static const Fixture fixture(source_dir() / "golden/data/mini");
-  return fixture;
-}
 
 const golden::GoldenFile& recorded(const std::string& mode) {
   static std::map<std::string, golden::GoldenFile> files;

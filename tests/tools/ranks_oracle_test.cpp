@@ -76,9 +76,7 @@ class RanksOracleTest : public testing::TestWithParam<bool> {};
 
 TEST_P(RanksOracleTest, NanoCutIntoFour_GivesTheVerdictOfTheWhole) {
   const auto folder = shared_data("oracle/nano");
-  if (!folder) {
-    GTEST_SKIP() << "no oracle data: set DSV3_SHARED";
-  }
+  SKIP_UNLESS_THERE(folder);
   const bool dp = GetParam();
   const Fixture nano(*folder);
   const auto file = model::read_safetensors(*folder / "v32_fp8.safetensors");

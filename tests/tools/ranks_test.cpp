@@ -5,7 +5,6 @@
 #include <cstring>
 
 #include "golden/ranks.hpp"
-#include "tests/paths.hpp"
 #include "tests/tools/verifier.hpp"
 
 namespace tools {
@@ -13,11 +12,6 @@ namespace {
 
 using golden::Verdict;
 using model::TensorView;
-
-const Fixture& mini() {
-  static const Fixture fixture(source_dir() / "golden/data/mini");
-  return fixture;
-}
 
 const golden::GoldenFile& whole() {
   static const auto golden = mini().record({}, {"p7", "d0"});

@@ -7,7 +7,6 @@
 #include <numeric>
 
 #include "reference/variants.hpp"
-#include "tests/paths.hpp"
 #include "tests/tools/verifier.hpp"
 
 namespace tools {
@@ -30,11 +29,6 @@ std::vector<reference::Variant> single_variants(const reference::Rules& profile)
   auto variants = reference::rule_variants(profile, all_kinds());
   std::erase_if(variants, [](const reference::Variant& v) { return v.name.find('+') != std::string::npos; });
   return variants;
-}
-
-const Fixture& mini() {
-  static const Fixture fixture(source_dir() / "golden/data/mini");
-  return fixture;
 }
 
 // A variant that nothing on mini can tell from the profile, and why.

@@ -8,6 +8,7 @@
 
 #include "golden/compare.hpp"
 #include "model/checkpoint.hpp"
+#include "tests/paths.hpp"
 #include "tools/recompute.hpp"
 #include "tools/record.hpp"
 
@@ -57,6 +58,12 @@ class Fixture {
   model::Checkpoint checkpoint_;
   std::vector<golden::Case> cases_;
 };
+
+// The trained model in the tree.
+inline const Fixture& mini() {
+  static const Fixture fixture(source_dir() / "golden/data/mini");
+  return fixture;
+}
 
 // Every op that did not pass, for a failing test's message.
 inline std::string complaints(const golden::Verdict& verdict) {

@@ -7,7 +7,6 @@
 #include <random>
 
 #include "golden/verdict.hpp"
-#include "tests/paths.hpp"
 #include "tests/tools/verifier.hpp"
 
 namespace tools {
@@ -15,11 +14,6 @@ namespace {
 
 using golden::OpStatus;
 using golden::Verdict;
-
-const Fixture& mini() {
-  static const Fixture fixture(source_dir() / "golden/data/mini");
-  return fixture;
-}
 
 const golden::GoldenFile& golden_v32() {
   static const auto golden = mini().record({}, kFullCases);

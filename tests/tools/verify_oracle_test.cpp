@@ -20,9 +20,7 @@ class OracleTest : public testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
     const auto folder = shared_data("oracle/" + GetParam());
-    if (!folder) {
-      GTEST_SKIP() << "no oracle data: set DSV3_SHARED";
-    }
+    SKIP_UNLESS_THERE(folder);
     fixture_ = std::make_unique<Fixture>(*folder);
   }
   std::unique_ptr<Fixture> fixture_;
@@ -76,9 +74,7 @@ class ProfileOracleTest : public testing::TestWithParam<ProfileDump> {};
 TEST_P(ProfileOracleTest, TheFullCases_PassWithoutAVariant) {
   const auto& dump = GetParam();
   const auto folder = shared_data("oracle/" + dump.fixture);
-  if (!folder) {
-    GTEST_SKIP() << "no oracle data: set DSV3_SHARED";
-  }
+  SKIP_UNLESS_THERE(folder);
   const Fixture fixture(*folder);
   RecordJob job;
   job.with_mtp = dump.with_mtp;
@@ -97,9 +93,7 @@ class PartialOracleTest : public testing::TestWithParam<ProfileDump> {};
 TEST_P(PartialOracleTest, NothingDiverges) {
   const auto& dump = GetParam();
   const auto folder = shared_data("oracle/" + dump.fixture);
-  if (!folder) {
-    GTEST_SKIP() << "no oracle data: set DSV3_SHARED";
-  }
+  SKIP_UNLESS_THERE(folder);
   const Fixture fixture(*folder);
   RecordJob job;
   job.with_mtp = dump.with_mtp;
