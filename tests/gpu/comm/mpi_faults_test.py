@@ -14,6 +14,8 @@ PROGRAM = os.environ["DSV3_MPI_FAULTS"]
 MPIEXEC = os.environ["DSV3_MPIEXEC"]
 # In the order of every_collective.hpp; a barrier follows each.
 COLLECTIVES = ["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "broadcast", "send/receive", "barrier", "split"]
+# On a busy machine others may be late as well.
+NAMES_THE_LATE_ONE = r".*ranks? (\d, )*2(, \d)* did not come within 2 s"
 
 
 def processes_with(marker):
@@ -80,7 +82,7 @@ class Base(unittest.TestCase):
                 self.others_say(job, lines, {
                     "throw": f"({COLLECTIVES[number]}|barrier).*: rank 2 of world failed: disk full$",
                     "return": ".*rank 2 left before",
-                    "stall": ".*rank 2 did not come within 2 s"}[fault])
+                    "stall": NAMES_THE_LATE_ONE}[fault])
                 self.assertEqual(lines.get(2), ["disk full"] if fault == "throw" else None)
                 self.nothing_is_left_of(job)
 
@@ -94,7 +96,7 @@ class FaultsOutsideAndInsideTest(Base):
         os.kill(job.pids()[2], signal.SIGSTOP)
         status, lines = job.end()
         self.assertEqual(status, 2, job.errors)
-        self.others_say(job, lines, ".*rank 2 did not come within 2 s")
+        self.others_say(job, lines, NAMES_THE_LATE_ONE)
         self.nothing_is_left_of(job)
 
     def test_a_process_that_is_killed_ends_the_job(self):

@@ -9,6 +9,7 @@
 #include <functional>
 #include <map>
 #include <random>
+#include <regex>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -24,7 +25,9 @@ namespace {
 
 // For waits that something else than the time-out has to end; the test's own limit is shorter.
 constexpr Timing kLong = {.timeout_s = 1000};
-constexpr Timing kShort = {.timeout_s = 0.2};
+constexpr Timing kShort = {.timeout_s = 0.3};
+// Long enough for every thread to get on, on a busy machine.
+constexpr Timing kAmple = {.timeout_s = 1.5};
 
 struct Outcome {
   std::string thrown;                // by run_thread_ranks
@@ -117,16 +120,21 @@ TEST_P(ThreadFaults, ARankThatStalls_IsNamedWhenTimeIsUp) {
         group.barrier();  // the stalled rank hears of it as well
       },
       [&](int) { ++num_failed; });
-  expect_lines(outcome, {collective().name, "rank 2 did not come within 0.2 s"});
-  EXPECT_NE(outcome.lines.at(kFaulty).find("rank 2 did not come"), std::string::npos);
-  EXPECT_GE(outcome.seconds, 0.2);
+  expect_lines(outcome, {collective().name, "did not come within 0.3 s"});
+  // On a busy machine others may be late as well.
+  const std::regex names_it("ranks? ([0-3], )*2(, [0-3])* did not come");
+  for (const auto& [rank, line] : outcome.lines) {
+    EXPECT_TRUE(std::regex_search(line, names_it)) << line;
+  }
+  EXPECT_EQ(outcome.lines.size(), 4U);
+  EXPECT_GE(outcome.seconds, 0.3);
   EXPECT_LT(outcome.seconds, 30);
 }
 
 TEST(ThreadFaultsOnce, SeveralRanksMissing_AreAllNamed) {
   std::atomic<bool> is_over = false;
   const auto outcome = run(
-      kShort,
+      kAmple,
       [&](Communicator& group) {
         while (group.rank() % 2 == 1 && !is_over) {
           std::this_thread::yield();
@@ -134,13 +142,13 @@ TEST(ThreadFaultsOnce, SeveralRanksMissing_AreAllNamed) {
         group.barrier();
       },
       [&](int) { is_over = true; });
-  EXPECT_NE(outcome.thrown.find("barrier: ranks 1, 3 did not come within 0.2 s"), std::string::npos) << outcome.thrown;
+  EXPECT_NE(outcome.thrown.find("barrier: ranks 1, 3 did not come within 1.5 s"), std::string::npos) << outcome.thrown;
 }
 
 TEST(ThreadFaultsOnce, AGroupOfTheWorld_IsNamedAndItsRanksInBothCounts) {
   std::atomic<int> num_failed = 0;
   const auto outcome = run(
-      kShort,
+      kAmple,
       [&](Communicator& world) {
         const auto group = world.split(world.rank() / 2, 0, world.rank() / 2 == 0 ? "low" : "high");
         while (world.rank() == 3 && num_failed == 0) {
@@ -151,7 +159,7 @@ TEST(ThreadFaultsOnce, AGroupOfTheWorld_IsNamedAndItsRanksInBothCounts) {
         }
       },
       [&](int) { ++num_failed; });
-  EXPECT_EQ(outcome.thrown, "rank 0 of group high: barrier: rank 1 (of world 3) did not come within 0.2 s");
+  EXPECT_EQ(outcome.thrown, "rank 0 of group high: barrier: rank 1 (of world 3) did not come within 1.5 s");
   EXPECT_EQ(outcome.lines.size(), 1U);
 }
 
