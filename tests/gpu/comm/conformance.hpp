@@ -391,6 +391,10 @@ TEST_P(Conformance, Queue_DoesTheWorkLater) {
     ASSERT_EQ(waiting.size(), 1U);
     waiting[0]();
     EXPECT_EQ(sum, group.size() * (group.size() + 1) / 2);
+    const auto part = group.split(0, 0, "part");  // at once, and with the same queue
+    part->barrier();
+    ASSERT_EQ(waiting.size(), 2U);
+    waiting[1]();
   });
 }
 
@@ -424,24 +428,55 @@ TEST_P(Conformance, TwoQueues_DoNotHoldEachOtherUp) {
   });
 }
 
-// Calls of one group in two queues, which come to them in different orders on different ranks: calls meet by when they were made.
+// Calls of one group in two queues in turns. Every second rank's first queue is slow to begin, on the other ranks the second one: they
+// come to the calls in different orders, and still each call meets its own.
 TEST_P(Conformance, OneGroup_MeetsAcrossItsQueues) {
   run_ranks(GetParam(), [](Communicator& group) {
-    QueueThread first_queue;
-    QueueThread second_queue;
-    int32_t first = 1;
-    int32_t second = 100;
-    (group.rank() % 2 == 0 ? first_queue : second_queue).queue()([] {
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    });
-    group.set_queue(first_queue.queue());
-    group.all_reduce(&first, &first, 1, Element::kI32);
-    group.set_queue(second_queue.queue());
-    group.all_reduce(&second, &second, 1, Element::kI32);
-    first_queue.finish();
-    second_queue.finish();
-    EXPECT_EQ(first, group.size());
-    EXPECT_EQ(second, 100 * group.size());
+    const int n = group.size();
+    const auto each = static_cast<size_t>(n);
+    const std::vector<int64_t> one_each(each, 1);
+    std::vector<int32_t> mine(each);
+    std::iota(mine.begin(), mine.end(), 10 * group.rank());  // for rank r: 10 times this one plus r
+    int32_t sum = 1;
+    int32_t part_of_sum = -1;
+    int32_t from_first = group.rank() == 0 ? 7 : -1;
+    int32_t passed = group.rank() == 0 ? 9 : -1;
+    std::vector<int32_t> gathered(each);
+    std::vector<int32_t> exchanged(each);
+    {
+      QueueThread queues[2];
+      queues[group.rank() % 2].queue()([] { std::this_thread::sleep_for(std::chrono::milliseconds(5)); });
+      int num_calls = 0;
+      const auto next_queue = [&] { group.set_queue(queues[num_calls++ % 2].queue()); };
+      next_queue();
+      group.all_reduce(&sum, &sum, 1, Element::kI32);
+      next_queue();
+      group.all_gather(mine.data(), gathered.data(), 1, Element::kI32);
+      next_queue();
+      group.reduce_scatter(mine.data(), &part_of_sum, 1, Element::kI32);
+      next_queue();
+      group.all_to_all(mine.data(), one_each, exchanged.data(), one_each, Element::kI32);
+      next_queue();
+      group.broadcast(&from_first, 1, Element::kI32, 0);
+      next_queue();
+      group.barrier();
+      next_queue();
+      if (n > 1 && group.rank() == 0) {
+        group.send(&passed, 1, Element::kI32, 1);
+      } else if (group.rank() == 1) {
+        group.receive(&passed, 1, Element::kI32, 0);
+      }
+      queues[0].finish();
+      queues[1].finish();
+    }
+    EXPECT_EQ(sum, n);
+    EXPECT_EQ(part_of_sum, 10 * n * (n - 1) / 2 + n * group.rank());
+    EXPECT_EQ(from_first, 7);
+    EXPECT_EQ(passed, group.rank() < 2 ? 9 : -1);
+    for (int other = 0; other < n; ++other) {
+      EXPECT_EQ(gathered[static_cast<size_t>(other)], 10 * other);
+      EXPECT_EQ(exchanged[static_cast<size_t>(other)], 10 * other + group.rank());
+    }
   });
 }
 
