@@ -143,6 +143,10 @@ void Device::enqueue_fill(Stream stream, void* to, std::byte value, int64_t num_
   });
 }
 
+void Device::enqueue_host(Stream stream, std::function<void()> work) {
+  append(stream, [work = std::move(work)](const QueueClock&) { work(); });
+}
+
 Event Device::record(Stream stream) {
   const Queue& queue = queue_of(stream);
   return {queue.clock, queue.captures ? queue.captured_last : std::vector<size_t>{}};

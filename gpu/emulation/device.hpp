@@ -73,6 +73,8 @@ class Device {
   void enqueue(Stream stream, GridLaunch launch, bool checked, bool early);
   void enqueue_copy(Stream stream, void* to, const void* from, int64_t num_bytes);
   void enqueue_fill(Stream stream, void* to, std::byte value, int64_t num_bytes);
+  // Work of the host among the stream's. What it reads and writes is not checked.
+  void enqueue_host(Stream stream, std::function<void()> work);
   Event record(Stream stream);
   void wait(Stream stream, const Event& event);
   // Does what is queued until the stream is empty. Throws the first Fault; what is queued behind it is dropped.

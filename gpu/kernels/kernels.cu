@@ -1,4 +1,5 @@
 // Every kernel, compiled for the device: taking a launcher's address instantiates its kernels.
+#include "gpu/kernels/add_parts.cuh"
 #include "gpu/kernels/align.cuh"
 #include "gpu/kernels/bf16_linear.cuh"
 #include "gpu/kernels/cache_latent.cuh"
@@ -19,6 +20,7 @@
 namespace gpu::DSV3_BACKEND {
 
 struct Launchers {
+  void (*add_parts)(Stream, const AddPartsArguments&);
   void (*align)(Stream, const AlignArguments&);
   void (*bf16_linear)(Stream, const Bf16LinearArguments&);
   void (*cache_latent)(Stream, const CacheLatentArguments&);
@@ -38,7 +40,8 @@ struct Launchers {
 };
 
 extern const Launchers kLaunchers;
-const Launchers kLaunchers{.align = align,
+const Launchers kLaunchers{.add_parts = add_parts,
+                           .align = align,
                            .bf16_linear = bf16_linear,
                            .cache_latent = cache_latent,
                            .combine = combine,
