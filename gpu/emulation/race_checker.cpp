@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
 #include <bit>
 
 #include "gpu/emulation/peer_group.hpp"
@@ -16,23 +15,6 @@ constexpr Origin kIsSite = 0x80000000U;
 constexpr size_t kMaxReported = 3;
 
 }  // namespace
-
-RaceChecker::RaceChecker(const DeviceMemory& memory, bool finds_races, std::shared_ptr<PeerGroup> peers)
-    : memory_(memory), finds_races_(finds_races), peers_(std::move(peers)) {
-  if (peers_ != nullptr) {
-    device_ = peers_->enter(*this, memory_);
-  }
-}
-
-RaceChecker::~RaceChecker() {
-  if (peers_ != nullptr) {
-    peers_->leave(device_);
-  }
-}
-
-std::unique_lock<std::mutex> RaceChecker::lock_peers() const {
-  return peers_ != nullptr ? std::unique_lock(peers_->mutex) : std::unique_lock<std::mutex>();
-}
 
 Origin RaceChecker::origin_of(const void* program_counter) {
   return static_cast<Origin>(reinterpret_cast<uintptr_t>(program_counter) - image_base());
@@ -75,32 +57,6 @@ AccessCounts RaceChecker::end_launch() {
     }
   }
   return counts_;
-}
-
-int64_t RaceChecker::meet_peers(const QueueClock& host_clock, double timeout_s) {
-  const auto peers = peers_at(host_clock);
-  PeerClock known = peers != nullptr ? *peers : PeerClock();
-  join(known, {{device_, {host_clock, {}}}});
-  auto& meetings = peers_behind_[kMeetings];
-  const auto count = static_cast<int64_t>(meetings.size()) + 1;
-  meetings[count] = peers_->meet(known, timeout_s);
-  return count;
-}
-
-// Joined over the streams that the clock knows.
-SharedPeerClock RaceChecker::peers_at(const QueueClock& clock) const {
-  SharedPeerClock known;
-  for (const auto& [stream, place] : clock) {
-    const auto of_stream = peers_behind_.find(stream);
-    if (of_stream == peers_behind_.end()) {
-      continue;
-    }
-    const auto above = of_stream->second.upper_bound(place);
-    if (above != of_stream->second.begin()) {
-      known = joined(known, std::prev(above)->second);
-    }
-  }
-  return known;
 }
 
 void RaceChecker::throw_races(const std::string& what_came_of_them) const {
@@ -159,10 +115,13 @@ void RaceChecker::warp_met(int warp, uint32_t mask) {
 
 void RaceChecker::fence(int thread) {
   const auto index = static_cast<size_t>(thread);
-  fences_[index] = {true, release_of(thread)};
+  fences_[index] = {true, {release_of(thread), learnt_from_peers(thread)}};
   ++time_;
-  for (const Release& release : pending_[index]) {
+  for (const auto& [release, peers] : pending_[index]) {
     acquired_.push_back({release, thread, time_});
+    if (peers != nullptr) {
+      acquired_from_peers_.push_back({peers, thread, time_});
+    }
   }
   pending_[index].clear();
   ++time_;
@@ -177,60 +136,8 @@ void RaceChecker::atomic(int thread, const void* address) {
   auto& pending = pending_[static_cast<size_t>(thread)];
   pending.insert(pending.end(), published.begin(), published.end());
   if (const Fence& fence = fences_[static_cast<size_t>(thread)]; fence.any) {
-    published.push_back(fence.release);
+    published.push_back(fence.published);
   }
-}
-
-// Publishes what the thread did and learnt: its block's accesses, those of blocks and launches ordered before them, and of the peers'
-// what was known here.
-void RaceChecker::release(int thread, uint32_t* to, uint32_t value) {
-  if (peers_ == nullptr) {
-    std::atomic_ref<uint32_t>(*to).store(value, std::memory_order_release);
-    return;
-  }
-  const Launch& launch = launches_.back();
-  const int64_t place = launch.clock.at(launch.stream);
-  PeerFrontier own{has_waited(thread) ? launch.clock : launch.early_clock,
-                   {{release_of(thread), launch.stream, place}}};
-  own.finished[launch.stream] = std::min(own.finished[launch.stream], place - 1);
-  for (const Acquired& known : acquired_) {
-    if (in_block_before(known.thread, known.time, Sharers::kOneThread, thread)) {
-      own.blocks.push_back({known.release, launch.stream, place});
-    }
-  }
-  const auto lock = lock_peers();
-  PeerClock clock;
-  if (const auto& at_launch = has_waited(thread) ? peers_at_launch_ : peers_at_early_launch_; at_launch != nullptr) {
-    clock = *at_launch;
-  }
-  for (const AcquiredFromPeer& known : acquired_from_peers_) {
-    if (in_block_before(known.thread, known.time, Sharers::kOneThread, thread)) {
-      join(clock, *known.clock);
-    }
-  }
-  join(clock, {{device_, std::move(own)}});
-  peers_->published(to, value, std::make_shared<PeerClock>(std::move(clock)));
-  std::atomic_ref<uint32_t>(*to).store(value, std::memory_order_release);
-  ++time_;
-}
-
-uint32_t RaceChecker::acquire(int thread, const uint32_t* from, std::optional<uint32_t> awaited_epoch) {
-  const auto lock = lock_peers();
-  const uint32_t value = std::atomic_ref<uint32_t>(*const_cast<uint32_t*>(from)).load(std::memory_order_acquire);
-  const uint32_t epoch = awaited_epoch.value_or(value);
-  if (peers_ == nullptr || !has_reached(value, epoch)) {
-    return value;
-  }
-  const SharedPeerClock learnt = peers_->published_by(from, epoch);
-  const bool is_repeated =
-      std::any_of(acquired_from_peers_.begin(), acquired_from_peers_.end(), [&](const AcquiredFromPeer& known) {
-        return known.thread == thread && known.clock == learnt;
-      });
-  if (learnt != nullptr && !is_repeated) {
-    acquired_from_peers_.push_back({learnt, thread, time_++});
-    peers_acquired_in_launch_ = joined(peers_acquired_in_launch_, learnt);
-  }
-  return value;
 }
 
 namespace {
@@ -317,28 +224,6 @@ bool RaceChecker::launch_ordered(uint32_t earlier_launch, int later_thread) cons
   return known != clock.end() && known->second >= earlier.clock.at(earlier.stream);
 }
 
-bool RaceChecker::is_known(const SharedPeerClock& clock, const ShadowAccess& earlier) const {
-  if (clock == nullptr || !clock->contains(earlier.device)) {
-    return false;
-  }
-  const auto& [finished, blocks] = clock->at(earlier.device);
-  const RaceChecker& peer = *peers_->checker(earlier.device);
-  const Launch& launch = peer.launches_[peer.runs_[earlier.run].launch];
-  const auto known = finished.find(launch.stream);
-  return (known != finished.end() && known->second >= launch.clock.at(launch.stream)) ||
-         std::any_of(blocks.begin(), blocks.end(), [&](const PeerFrontier::Block& block) {
-           return block.release.run == earlier.run && covers(block.release, earlier);
-         });
-}
-
-bool RaceChecker::peers_order(const ShadowAccess& earlier, int later_thread) const {
-  return is_known(has_waited(later_thread) ? peers_at_launch_ : peers_at_early_launch_, earlier) ||
-         std::any_of(acquired_from_peers_.begin(), acquired_from_peers_.end(), [&](const AcquiredFromPeer& known) {
-           return in_block_before(known.thread, known.time, Sharers::kOneThread, later_thread) &&
-                  is_known(known.clock, earlier);
-         });
-}
-
 bool RaceChecker::ordered(const ShadowAccess& earlier, const ShadowAccess& later) const {
   if (earlier.run == 0) {
     return true;
@@ -414,10 +299,6 @@ bool RaceChecker::watches(const void* address) const {
   const bool is_shared =
       runner_ != nullptr && byte >= runner_->shared_memory() && byte < runner_->shared_memory() + kMaxSharedBytes;
   return is_shared || memory_of(address) != nullptr;
-}
-
-const DeviceMemory* RaceChecker::memory_of(const void* address) const {
-  return memory_.reserves(address) ? &memory_ : peers_ != nullptr ? peers_->owner_of(address) : nullptr;
 }
 
 void RaceChecker::access(int thread, const void* address, int64_t num_bytes, AccessKind kind, Origin origin) {

@@ -102,6 +102,10 @@ class RaceChecker {
     uint32_t launch = 0;
     Index3 block;
   };
+  struct Published {  // by an atomic, to other blocks
+    Release release;
+    SharedPeerClock peers;  // what the block had learnt from peers
+  };
   struct Acquired {
     Release release;
     int thread = 0;  // who learnt of it
@@ -109,7 +113,7 @@ class RaceChecker {
   };
   struct Fence {
     bool any = false;
-    Release release;
+    Published published;
   };
   struct Warp {
     uint32_t time = 0;  // accesses before it are ordered for all lanes
@@ -122,6 +126,7 @@ class RaceChecker {
   [[nodiscard]] SharedPeerClock peers_at(const QueueClock& clock) const;
   [[nodiscard]] bool peers_order(const ShadowAccess& earlier, int later_thread) const;
   [[nodiscard]] bool is_known(const SharedPeerClock& clock, const ShadowAccess& earlier) const;
+  [[nodiscard]] SharedPeerClock learnt_from_peers(int thread) const;
   [[nodiscard]] bool has_waited(int thread) const;
   [[nodiscard]] Release release_of(int thread) const;
   [[nodiscard]] const DeviceMemory* memory_of(const void* address) const;
@@ -151,8 +156,8 @@ class RaceChecker {
   uint32_t run_ = 0;
   uint32_t block_time_ = 0;  // accesses of the run before it are ordered for the whole block
   std::vector<Warp> warps_;
-  std::vector<Fence> fences_;                  // [thread]
-  std::vector<std::vector<Release>> pending_;  // [thread] seen by atomics, not fenced yet
+  std::vector<Fence> fences_;                    // [thread]
+  std::vector<std::vector<Published>> pending_;  // [thread] seen by atomics, not fenced yet
   std::vector<Acquired> acquired_;
   std::vector<bool> waited_;  // [thread] wait_for_earlier_grids
   // By thread of the block: up to when another thread's accesses are ordered before its own. Empty until a barrier is used.
@@ -167,7 +172,7 @@ class RaceChecker {
   std::vector<uint32_t> async_fences_;  // [thread] time of the last one
   int first_waiter_ = -1;
   uint32_t first_wait_time_ = 0;
-  std::unordered_map<const void*, std::vector<Release>> released_;  // by address, in this launch
+  std::unordered_map<const void*, std::vector<Published>> released_;  // by address, in this launch
 
   // What is known of the peers behind an operation: [stream][its place there], where it is more than behind the one in front.
   std::map<int, std::map<int64_t, SharedPeerClock>> peers_behind_;
