@@ -1,5 +1,6 @@
 // Every kernel, compiled for the device: taking a launcher's address instantiates its kernels.
 #include "gpu/kernels/align.cuh"
+#include "gpu/kernels/all_reduce_norm.cuh"
 #include "gpu/kernels/bf16_linear.cuh"
 #include "gpu/kernels/cache_latent.cuh"
 #include "gpu/kernels/combine.cuh"
@@ -20,6 +21,7 @@ namespace gpu::DSV3_BACKEND {
 
 struct Launchers {
   void (*align)(Stream, const AlignArguments&);
+  void (*all_reduce_norm)(Stream, const AllReduceNormArguments&);
   void (*bf16_linear)(Stream, const Bf16LinearArguments&);
   void (*cache_latent)(Stream, const CacheLatentArguments&);
   void (*combine)(Stream, const CombineArguments&);
@@ -39,6 +41,7 @@ struct Launchers {
 
 extern const Launchers kLaunchers;
 const Launchers kLaunchers{.align = align,
+                           .all_reduce_norm = all_reduce_norm,
                            .bf16_linear = bf16_linear,
                            .cache_latent = cache_latent,
                            .combine = combine,
