@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <set>
+
 #include "gpu/portable/require.hpp"
 
 namespace gpu {
@@ -55,20 +57,31 @@ ExpertPlacement placement_of_slots(std::span<const int32_t> expert_of_slot, int 
   return placement;
 }
 
-ExchangeCounts count_exchange(const ExpertPlacement& placement, std::span<const int32_t> topk_ids, int k, int rank) {
-  const auto num_ranks = static_cast<size_t>(placement.num_ranks);
-  ExchangeCounts counts{std::vector<int64_t>(num_ranks, 0), std::vector<int64_t>(num_ranks, 0)};
+std::vector<int64_t> count_copies(
+    const ExpertPlacement& placement, std::span<const int32_t> topk_ids, int k, int rank, int ranks_per_target) {
+  const int slots_per_target = placement.slots_per_rank * ranks_per_target;
+  std::vector<int64_t> counts(static_cast<size_t>(placement.num_ranks / ranks_per_target), 0);
   for (size_t first = 0; first < topk_ids.size(); first += static_cast<size_t>(k)) {
     const auto token = static_cast<int64_t>(first) / k;
-    std::vector<bool> is_reached(num_ranks, false);
+    std::set<int32_t> targets;
     for (const int32_t expert : topk_ids.subspan(first, static_cast<size_t>(k))) {
-      if (expert < 0 || expert >= placement.num_experts()) {
-        continue;
+      if (expert >= 0 && expert < placement.num_experts()) {
+        targets.insert(placement.place(expert, token, rank) / slots_per_target);
       }
-      const auto owner = static_cast<size_t>(placement.place(expert, token, rank) / placement.slots_per_rank);
-      ++counts.rows_from[owner];
-      counts.copies_to[owner] += is_reached[owner] ? 0 : 1;
-      is_reached[owner] = true;
+    }
+    for (const int32_t target : targets) {
+      ++counts[static_cast<size_t>(target)];
+    }
+  }
+  return counts;
+}
+
+std::vector<int64_t> count_rows(const ExpertPlacement& placement, std::span<const int32_t> topk_ids, int k, int rank) {
+  std::vector<int64_t> counts(static_cast<size_t>(placement.num_ranks), 0);
+  for (size_t choice = 0; choice < topk_ids.size(); ++choice) {
+    if (const int32_t expert = topk_ids[choice]; expert >= 0 && expert < placement.num_experts()) {
+      const int32_t place = placement.place(expert, static_cast<int64_t>(choice) / k, rank);
+      ++counts[static_cast<size_t>(place / placement.slots_per_rank)];
     }
   }
   return counts;

@@ -42,15 +42,14 @@ ExpertPlacement contiguous_placement(int num_experts, int num_ranks);
 // when the slots do not divide, an id is no expert, or an expert has no slot.
 ExpertPlacement placement_of_slots(std::span<const int32_t> expert_of_slot, int num_experts, int num_ranks);
 
-// What one rank's tokens make ranks send, itself included: [num_ranks].
-struct ExchangeCounts {
-  std::vector<int64_t> copies_to;  // tokens that go to each rank, once however many of its experts they chose
-  std::vector<int64_t> rows_from;  // experts' output rows that come back from each
-};
-// topk_ids: [num_tokens, k]; ids outside the experts are padding.
-ExchangeCounts count_exchange(const ExpertPlacement& placement, std::span<const int32_t> topk_ids, int k, int rank);
+// How many of one rank's tokens go to each target, once however many of its experts they chose: to each rank, itself included, or to
+// each node of `ranks_per_target` ranks. topk_ids: [num_tokens, k]; ids outside the experts are padding.
+std::vector<int64_t> count_copies(
+    const ExpertPlacement& placement, std::span<const int32_t> topk_ids, int k, int rank, int ranks_per_target = 1);
+// How many rows of the experts' output come back from each rank.
+std::vector<int64_t> count_rows(const ExpertPlacement& placement, std::span<const int32_t> topk_ids, int k, int rank);
 
-// Bytes to one rank. Besides the copies, a rank says for every token that could be there which experts it is for, and raises a flag.
+// Bytes to one target. Besides the copies, a rank says for every token that could be there which slots it is for, and raises a flag.
 struct ExchangeSizes {
   int64_t hidden = 0;
   int64_t max_tokens = 0;

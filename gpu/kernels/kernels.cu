@@ -28,6 +28,7 @@ struct Launchers {
   void (*cache_latent)(Stream, const CacheLatentArguments&);
   void (*combine)(Stream, const CombineArguments&);
   void (*dispatch)(Stream, const DispatchArguments&);
+  void (*dispatch_by_nodes)(Stream, const DispatchArguments&, const NodeArguments&);
   void (*embed)(Stream, const EmbedArguments&);
   void (*expanded_attention)(Stream, const ExpandedAttentionArguments&);
   void (*fp8_linear)(Stream, const Fp8LinearArguments&);
@@ -51,6 +52,7 @@ const Launchers kLaunchers{.align = align,
                            .cache_latent = cache_latent,
                            .combine = combine,
                            .dispatch = dispatch,
+                           .dispatch_by_nodes = dispatch_by_nodes,
                            .embed = embed,
                            .expanded_attention = expanded_attention,
                            .fp8_linear = fp8_linear,

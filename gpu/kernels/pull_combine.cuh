@@ -3,7 +3,7 @@
 #pragma once
 
 #include "gpu/kernels/combine.cuh"
-#include "gpu/kernels/expert_window.cuh"
+#include "gpu/kernels/expert_group.cuh"
 
 namespace gpu {
 
@@ -32,7 +32,7 @@ struct PullCombineShared {
 GPU_KERNEL raise_finished_kernel(ExpertGroup group) {
   const uint32_t epoch = *group.epoch;
   for (int rank = static_cast<int>(thread_idx().x); rank < group.num_ranks; rank += kCombineThreads) {
-    store_release_system(&group.windows[rank].finished[group.rank], epoch);
+    store_release_system(&group.results[rank].finished[group.rank], epoch);
   }
 }
 
@@ -43,7 +43,7 @@ GPU_KERNEL pull_combine_kernel(PullCombineArguments arguments) {
   const ExpertGroup& group = arguments.group;
   const auto token = static_cast<int64_t>(block_idx().x);
   const int thread = static_cast<int>(thread_idx().x);
-  const uint32_t* const finished = group.windows[group.rank].finished;
+  const uint32_t* const finished = group.results[group.rank].finished;
   for (int rank = thread; rank < group.num_ranks; rank += kCombineThreads) {
     wait_for_flag(&finished[rank], *group.epoch);
   }
@@ -66,7 +66,7 @@ GPU_KERNEL pull_combine_kernel(PullCombineArguments arguments) {
         place_of_expert(arguments.places, ids[thread], token, group.rank) / arguments.places.slots_per_rank;
     const int64_t row_there = group.rank * group.max_tokens + token;
     shared.ranks[place] = rank;
-    shared.rows[place] = group.windows[rank].row_of_choice[row_there * group.k + thread];
+    shared.rows[place] = group.results[rank].row_of_choice[row_there * group.k + thread];
     shared.weights[place] = arguments.topk_weights[token * group.k + thread];
   }
   sync_threads();
@@ -74,7 +74,7 @@ GPU_KERNEL pull_combine_kernel(PullCombineArguments arguments) {
   combine_rows(
       count,
       [&](int i) {
-        return group.windows[shared.ranks[i]].expert_rows + static_cast<int64_t>(shared.rows[i]) * group.hidden;
+        return group.results[shared.ranks[i]].expert_rows + static_cast<int64_t>(shared.rows[i]) * group.hidden;
       },
       shared.weights,
       arguments.shared != nullptr ? arguments.shared + first : nullptr,

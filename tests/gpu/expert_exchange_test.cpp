@@ -12,6 +12,7 @@
 #include "mutants/combine_other_copy.cuh"
 #include "mutants/dispatch_no_fence.cuh"
 #include "mutants/dispatch_no_wait.cuh"
+#include "mutants/forward_no_wait.cuh"
 #include "tests/gpu/ranks.hpp"
 
 namespace gpu::DSV3_BACKEND {
@@ -33,7 +34,8 @@ struct Case {
   bool is_fp8 = true;
   bool has_copies = false;  // the first half of the experts has two
   bool is_graph = false;
-  int hidden = 144;  // its last block of scales is ragged
+  int hidden = 144;        // its last block of scales is ragged
+  int ranks_per_node = 0;  // tokens go by way of nodes; 0: straight
 };
 
 void PrintTo(const Case& c, std::ostream* out) {  // NOLINT(readability-identifier-naming): googletest's name
@@ -130,7 +132,8 @@ std::vector<bf16> expected_out(const Case& c, const Tokens& tokens) {
 }
 
 struct StandInArguments {
-  ExpertWindow own;
+  TokenInbox inbox;
+  bf16* expert_rows = nullptr;
   const float* scales = nullptr;
   const int32_t* token_of_row = nullptr;
   const int32_t* num_valid = nullptr;
@@ -147,9 +150,9 @@ GPU_KERNEL stand_in_kernel(StandInArguments a) {
   const int64_t from = a.token_of_row[slot * a.max_rows + row];
   for (int i = static_cast<int>(thread_idx().x); i < a.hidden; i += kLanes) {
     const float x = a.scales != nullptr
-                        ? multiply(to_float(a.own.codes[from * a.hidden + i]), a.scales[i / 128 * a.max_rows + from])
-                        : to_float(a.own.values[from * a.hidden + i]);
-    a.own.expert_rows[(slot * a.max_rows + row) * a.hidden + i] = to_bf16(multiply(x, a.factors[slot]));
+                        ? multiply(to_float(a.inbox.codes[from * a.hidden + i]), a.scales[i / 128 * a.max_rows + from])
+                        : to_float(a.inbox.values[from * a.hidden + i]);
+    a.expert_rows[(slot * a.max_rows + row) * a.hidden + i] = to_bf16(multiply(x, a.factors[slot]));
   }
 }
 
@@ -157,6 +160,9 @@ GPU_KERNEL stand_in_kernel(StandInArguments a) {
 
 struct Launchers {
   void (*dispatch)(Stream, const DispatchArguments&) = gpu::DSV3_BACKEND::dispatch;
+  void (*dispatch_by_nodes)(Stream,
+                            const DispatchArguments&,
+                            const NodeArguments&) = gpu::DSV3_BACKEND::dispatch_by_nodes;
   void (*receive)(Stream, const ReceiveArguments&) = gpu::DSV3_BACKEND::receive;
   void (*combine)(Stream, const PullCombineArguments&) = pull_combine;
 };
@@ -179,19 +185,27 @@ class Rank {
         first_copy(on, s, placement.first_copy, "first_copy"),
         place_of_copy(on, s, placement.place_of_copy, "place_of_copy"),
         factors(on, s, of_slots, "factors"),
-        windows(on, s, c.num_ranks, "windows"),
-        group{windows.data(), epoch.data(), c.max_tokens, c.num_ranks, rank, c.k, c.hidden},
+        inboxes(on, s, c.num_ranks, "inboxes"),
+        results(on, s, c.num_ranks, "results"),
+        group{inboxes.data(), results.data(), epoch.data(), c.max_tokens, c.num_ranks, rank, c.k, c.hidden},
         places{first_copy.data(), place_of_copy.data(), c.num_experts, num_slots} {}
 
-  [[nodiscard]] ExpertWindow window() const {
-    return {.codes = c.is_fp8 ? codes.data() : nullptr,
-            .scales = c.is_fp8 ? sent_scales.data() : nullptr,
-            .values = c.is_fp8 ? nullptr : values.data(),
-            .slots = slots.data(),
-            .dispatched = dispatched.data(),
-            .row_of_choice = row_of_choice.data(),
-            .expert_rows = expert_rows.data(),
-            .finished = finished.data()};
+  [[nodiscard]] TokenInbox inbox() const {
+    return {c.is_fp8 ? codes.data() : nullptr,
+            c.is_fp8 ? sent_scales.data() : nullptr,
+            c.is_fp8 ? nullptr : values.data(),
+            slots.data(),
+            arrived.data()};
+  }
+  [[nodiscard]] TokenInbox node_inbox() const {
+    return {c.is_fp8 ? node_codes.data() : nullptr,
+            c.is_fp8 ? node_scales.data() : nullptr,
+            c.is_fp8 ? nullptr : node_values.data(),
+            node_slots.data(),
+            node_arrived.data()};
+  }
+  [[nodiscard]] ExpertResults own_results() const {
+    return {row_of_choice.data(), expert_rows.data(), finished.data()};
   }
 
   void upload(const Tokens& tokens) {
@@ -211,19 +225,29 @@ class Rank {
   }
 
   void launch_step(int64_t count, const Launchers& launchers) {
-    launchers.dispatch(stream,
-                       {.group = group,
-                        .places = places,
-                        .codes = c.is_fp8 ? own_codes.data() : nullptr,
-                        .scales = own_scales.data(),
-                        .values = c.is_fp8 ? nullptr : own_values.data(),
-                        .topk_ids = ids.data(),
-                        .arrivals = arrivals.data(),
-                        .num_tokens = count,
-                        .scale_stride = count});
+    const DispatchArguments tokens{.group = group,
+                                   .places = places,
+                                   .codes = c.is_fp8 ? own_codes.data() : nullptr,
+                                   .scales = own_scales.data(),
+                                   .values = c.is_fp8 ? nullptr : own_values.data(),
+                                   .topk_ids = ids.data(),
+                                   .arrivals = arrivals.data(),
+                                   .num_tokens = count,
+                                   .scale_stride = count};
+    if (c.ranks_per_node == 0) {
+      launchers.dispatch(stream, tokens);
+    } else {
+      launchers.dispatch_by_nodes(stream,
+                                  tokens,
+                                  {.inboxes = node_inboxes.data(),
+                                   .own = node_inbox(),
+                                   .arrivals = forward_arrivals.data(),
+                                   .ranks_per_node = c.ranks_per_node});
+    }
     launchers.receive(stream,
                       {.group = group,
-                       .own = window(),
+                       .own = inbox(),
+                       .row_of_choice = row_of_choice.data(),
                        .scales = c.is_fp8 ? scales.data() : nullptr,
                        .token_of_row = token_of_row.data(),
                        .num_valid = num_valid.data(),
@@ -236,7 +260,8 @@ class Rank {
             .grid = {static_cast<unsigned>(max_rows), static_cast<unsigned>(num_slots)},
             .block = {kLanes}},
            stand_in_kernel,
-           StandInArguments{.own = window(),
+           StandInArguments{.inbox = inbox(),
+                            .expert_rows = expert_rows.data(),
                             .scales = c.is_fp8 ? scales.data() : nullptr,
                             .token_of_row = token_of_row.data(),
                             .num_valid = num_valid.data(),
@@ -262,7 +287,8 @@ class Rank {
   const Buffer<int32_t> first_copy;
   const Buffer<int32_t> place_of_copy;
   const Buffer<float> factors;
-  Buffer<ExpertWindow> windows;
+  Buffer<TokenInbox> inboxes;
+  Buffer<ExpertResults> results;
   Buffer<uint32_t> epoch{device, stream, std::vector<uint32_t>{0}, "epoch"};
   const ExpertGroup group;
   const ExpertPlaces places;
@@ -278,15 +304,28 @@ class Rank {
   Buffer<float> sent_scales{device, stream, max_rows* num_blocks, "sent_scales"};
   Buffer<bf16> values{device, stream, max_rows* c.hidden, "values"};
   Buffer<int32_t> slots{device, stream, max_rows* c.k, "slots"};
-  Buffer<uint32_t> dispatched{device, stream, std::vector<uint32_t>(static_cast<size_t>(c.num_ranks), 0), "dispatched"};
+  Buffer<uint32_t> arrived{device, stream, zero_flags(), "arrived"};
   Buffer<int32_t> seen_slots{device, stream, max_rows* c.k, "seen_slots"};
   Buffer<int32_t> row_of_choice{
       device, stream, std::vector<int32_t>(static_cast<size_t>(max_rows* c.k), 0), "row_of_choice"};
   Buffer<bf16> expert_rows{device, stream, num_slots* max_rows* c.hidden, "expert_rows"};
-  Buffer<uint32_t> finished{device, stream, std::vector<uint32_t>(static_cast<size_t>(c.num_ranks), 0), "finished"};
+  Buffer<uint32_t> finished{device, stream, zero_flags(), "finished"};
   Buffer<float> scales{device, stream, num_blocks* max_rows, "scales"};
   Buffer<int32_t> token_of_row{device, stream, num_slots* max_rows, "token_of_row"};
   Buffer<int32_t> num_valid{device, stream, num_slots, "num_valid"};
+  // For the way by nodes; as many nodes as ranks would be enough for any layout.
+  Buffer<TokenInbox> node_inboxes{device, stream, c.num_ranks, "node_inboxes"};
+  Buffer<int32_t> forward_arrivals{device, stream, std::vector<int32_t>{0}, "forward_arrivals"};
+  Buffer<fp8_e4m3> node_codes{device, stream, max_rows* c.hidden, "node_codes"};
+  Buffer<float> node_scales{device, stream, max_rows* num_blocks, "node_scales"};
+  Buffer<bf16> node_values{device, stream, max_rows* c.hidden, "node_values"};
+  Buffer<int32_t> node_slots{device, stream, max_rows* c.k, "node_slots"};
+  Buffer<uint32_t> node_arrived{device, stream, zero_flags(), "node_arrived"};
+
+ private:
+  [[nodiscard]] std::vector<uint32_t> zero_flags() const {
+    return std::vector<uint32_t>(static_cast<size_t>(c.num_ranks), 0);
+  }
 };
 
 // --- All ranks ---
@@ -327,15 +366,28 @@ struct StepResult {
 std::vector<std::vector<StepResult>> run(const Case& c, const emulation::Order& order, const Setting& setting) {
   Ranks ranks(c.num_ranks, {.order = order, .peer_timeout_s = setting.peer_timeout_s});
   std::vector<std::unique_ptr<Rank>> members;
-  std::vector<ExpertWindow> windows;
+  std::vector<TokenInbox> inboxes;
+  std::vector<TokenInbox> node_inboxes;
+  std::vector<ExpertResults> of_experts;
   for (int rank = 0; rank < c.num_ranks; ++rank) {
     const auto at = static_cast<size_t>(rank);
     members.push_back(std::make_unique<Rank>(
         c, rank, setting.believed[at], setting.factors[at], ranks.device(rank), ranks.stream(rank)));
-    windows.push_back(members.back()->window());
+    inboxes.push_back(members.back()->inbox());
+    node_inboxes.push_back(members.back()->node_inbox());
+    of_experts.push_back(members.back()->own_results());
   }
-  for (const auto& member : members) {
-    member->windows.upload(windows);
+  for (int rank = 0; rank < c.num_ranks; ++rank) {
+    Rank& member = *members[static_cast<size_t>(rank)];
+    member.inboxes.upload(inboxes);
+    member.results.upload(of_experts);
+    std::vector<TokenInbox> of_place;
+    for (int other = 0; other < c.num_ranks && c.ranks_per_node > 0; ++other) {
+      if (other % c.ranks_per_node == rank % c.ranks_per_node) {
+        of_place.push_back(node_inboxes[static_cast<size_t>(other)]);
+      }
+    }
+    member.node_inboxes.upload(of_place);
   }
   std::vector<std::vector<StepResult>> results(members.size());
   ranks.run([&](int rank) {
@@ -393,68 +445,69 @@ TEST_P(ExpertExchange, GivesTheBitsOfTheDefinition_InEveryOrder) {
   }
 }
 
+bool is_choice(int32_t id) {
+  return id >= 0;
+}
+
 // Each choice is computed once, on one rank, and each rank is sent a token once; the counts that the host makes from the routing alone
-// are those of what arrived.
+// are those of what arrived, and its bytes those that dispatch stored.
 TEST_P(ExpertExchange, ComputesEachChoiceOnce_AndSendsWhatTheHostCounts) {
   const Case& c = GetParam();
   const auto setting = right_setting(c);
+  const ExpertPlacement& placement = setting.believed[0];
   const auto got = run(c, {OrderKind::kForward, 0}, setting);
   const ExchangeSizes sizes{.hidden = c.hidden, .max_tokens = c.max_tokens, .k = c.k, .is_fp8 = c.is_fp8};
-  const auto k = static_cast<size_t>(c.k);
-  for (size_t step = 0; step < kSteps; ++step) {
-    for (size_t from = 0; from < got.size(); ++from) {
-      const auto tokens = tokens_of(c, static_cast<int>(step), static_cast<int>(from));
-      const auto counts = count_exchange(setting.believed[0], tokens.ids, c.k, static_cast<int>(from));
-      int64_t num_choices = 0;
-      int64_t sent_bytes = 0;
-      for (size_t to = 0; to < got.size(); ++to) {
-        const auto& slots = got[to][step].slots;
-        int64_t num_copies = 0;
-        int64_t num_rows = 0;
-        for (int64_t token = 0; token < c.max_tokens; ++token) {
-          const auto first =
-              slots.begin() +
-              static_cast<int64_t>((from * static_cast<size_t>(c.max_tokens) + static_cast<size_t>(token)) * k);
-          const auto here = std::count_if(first, first + c.k, [](int32_t slot) { return slot >= 0; });
-          num_copies += here > 0 ? 1 : 0;
-          num_rows += here;
-        }
-        EXPECT_EQ(num_copies, counts.copies_to[to]);
-        EXPECT_EQ(num_rows, counts.rows_from[to]);
-        num_choices += num_rows;
-        sent_bytes += sizes.dispatch_bytes(num_copies);
-      }
-      EXPECT_EQ(num_choices, std::count_if(tokens.ids.begin(), tokens.ids.end(), [](int32_t id) { return id >= 0; }));
-      if (DSV3_CHECKED != 0) {
-        const int64_t bookkeeping_bytes = 4 * (c.max_tokens + 2);  // arrivals of the blocks, their reset, the epoch
-        EXPECT_EQ(got[from][step].stored_bytes, sent_bytes + bookkeeping_bytes);
-      }
-    }
-    int64_t num_rows = 0;
+  for (int step = 0; step < kSteps; ++step) {
     int64_t num_choices = 0;
-    for (size_t rank = 0; rank < got.size(); ++rank) {
-      const auto& valid = got[rank][step].num_valid;
-      num_rows += std::accumulate(valid.begin(), valid.end(), int64_t{0});
-      const auto ids = tokens_of(c, static_cast<int>(step), static_cast<int>(rank)).ids;
-      num_choices += std::count_if(ids.begin(), ids.end(), [](int32_t id) { return id >= 0; });
+    int64_t num_computed = 0;
+    for (int from = 0; from < c.num_ranks; ++from) {
+      const StepResult& of_sender = got[static_cast<size_t>(from)][static_cast<size_t>(step)];
+      const auto ids = tokens_of(c, step, from).ids;
+      num_choices += std::count_if(ids.begin(), ids.end(), is_choice);
+      num_computed += std::accumulate(of_sender.num_valid.begin(), of_sender.num_valid.end(), int64_t{0});
+      std::vector<int64_t> copies;
+      std::vector<int64_t> rows;
+      for (int to = 0; to < c.num_ranks; ++to) {
+        auto choice = got[static_cast<size_t>(to)][static_cast<size_t>(step)].slots.begin() + from * c.max_tokens * c.k;
+        copies.push_back(0);
+        rows.push_back(0);
+        for (int64_t token = 0; token < c.max_tokens; ++token, choice += c.k) {
+          const int64_t num_here = std::count_if(choice, choice + c.k, is_choice);
+          copies.back() += num_here > 0 ? 1 : 0;
+          rows.back() += num_here;
+        }
+      }
+      EXPECT_EQ(copies, count_copies(placement, ids, c.k, from));
+      EXPECT_EQ(rows, count_rows(placement, ids, c.k, from));
+      if (DSV3_CHECKED != 0) {
+        int64_t sent_bytes = 4 * (c.max_tokens + 2);  // arrivals of the blocks, their reset, the epoch
+        for (const int64_t count : count_copies(placement, ids, c.k, from, std::max(c.ranks_per_node, 1))) {
+          sent_bytes += sizes.dispatch_bytes(count);
+        }
+        EXPECT_EQ(of_sender.stored_bytes, sent_bytes);
+      }
     }
-    EXPECT_EQ(num_rows, num_choices);
+    EXPECT_EQ(num_computed, num_choices);
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(
     Layouts,
     ExpertExchange,
-    testing::Values(Case{"one_rank", 1, 6, 3, 4, {4}},
-                    Case{"two_ranks_bf16", 2, 8, 2, 5, {5, 2}, Routing::kRandom, false},
-                    Case{"experts_do_not_divide", 3, 7, 3, 4, {4, 1, 3}},
-                    Case{"one_token_on_four_ranks", 4, 8, 4, 2, {0, 1, 0, 0}},
-                    Case{"all_to_the_first_experts", 4, 16, 4, 4, {4, 3, 4, 2}, Routing::kAllToTheFirst},
-                    Case{"eight_ranks_some_empty", 8, 16, 4, 3, {3, 0, 2, 0, 0, 1, 3, 0}},
-                    Case{"fewer_experts_than_ranks", 4, 3, 2, 2, {2, 1, 2, 0}},
-                    Case{"copies_of_experts", 4, 10, 4, 4, {4, 4, 1, 3}, Routing::kRandom, true, true},
-                    Case{"padding_in_a_graph", 3, 9, 3, 6, {6, 6, 6}, Routing::kWithPadding, true, false, true},
-                    Case{"real_width", 2, 4, 2, 2, {2, 1}, Routing::kRandom, true, false, false, 7168}),
+    testing::Values(
+        Case{"one_rank", 1, 6, 3, 4, {4}},
+        Case{"two_ranks_bf16", 2, 8, 2, 5, {5, 2}, Routing::kRandom, false},
+        Case{"experts_do_not_divide", 3, 7, 3, 4, {4, 1, 3}},
+        Case{"one_token_on_four_ranks", 4, 8, 4, 2, {0, 1, 0, 0}},
+        Case{"all_to_the_first_experts", 4, 16, 4, 4, {4, 3, 4, 2}, Routing::kAllToTheFirst},
+        Case{"eight_ranks_some_empty", 8, 16, 4, 3, {3, 0, 2, 0, 0, 1, 3, 0}},
+        Case{"fewer_experts_than_ranks", 4, 3, 2, 2, {2, 1, 2, 0}},
+        Case{"copies_of_experts", 4, 10, 4, 4, {4, 4, 1, 3}, Routing::kRandom, true, true},
+        Case{"padding_in_a_graph", 3, 9, 3, 6, {6, 6, 6}, Routing::kWithPadding, true, false, true},
+        Case{"two_nodes_of_two", 4, 10, 4, 4, {4, 0, 1, 3}, Routing::kRandom, true, true, false, 144, 2},
+        Case{"four_nodes_bf16", 8, 16, 3, 3, {3, 0, 2, 0, 0, 1, 3, 0}, Routing::kRandom, false, false, false, 144, 2},
+        Case{"one_node_in_a_graph", 3, 9, 3, 6, {6, 6, 6}, Routing::kWithPadding, true, false, true, 144, 3},
+        Case{"real_width", 2, 4, 2, 2, {2, 1}, Routing::kRandom, true, false, false, 7168}),
     [](const auto& layout) { return std::string(layout.param.name); });
 
 TEST(ExpertExchange, RefusesMoreTokensThanTheMost_ByName) {
@@ -514,12 +567,12 @@ const Case kFaulty{"faulty", 4, 10, 4, 4, {4, 0, 1, 3}, Routing::kRandom, true, 
 
 class FaultyExchange : public testing::TestWithParam<emulation::Order> {
  protected:
-  void SetUp() override { setting_.peer_timeout_s = 1; }
   Setting setting_ = right_setting(kFaulty);
 };
 
 TEST_P(FaultyExchange, RankThatSkipsTheStepsInWhichItIsEmpty_IsADeadlock) {
   setting_.absent_rank = 1;
+  setting_.peer_timeout_s = 0.3;
   try {
     run(kFaulty, GetParam(), setting_);
     FAIL() << "not found";
@@ -558,9 +611,9 @@ TEST_P(FaultyExchange, CombineThatLooksForAnotherCopy_IsCaught) {
   EXPECT_TRUE(is_caught(kFaulty, setting_, GetParam()));
 }
 #if DSV3_CHECKED
-void expect_race(const Setting& setting, const emulation::Order& order) {
+void expect_race(const Setting& setting, const emulation::Order& order, const Case& c = kFaulty) {
   try {
-    run(kFaulty, order, setting);
+    run(c, order, setting);
     FAIL() << "not found";
   } catch (const emulation::Fault& fault) {
     EXPECT_EQ(static_cast<int>(fault.kind), static_cast<int>(emulation::FaultKind::kRace)) << fault.what();
@@ -573,6 +626,12 @@ TEST_P(FaultyExchange, ReceiveThatDoesNotWait_IsARace) {
 TEST_P(FaultyExchange, FlagThatDoesNotFollowTheOtherBlocksRows_IsARace) {
   setting_.launchers.dispatch = dispatch_no_fence::dispatch;
   expect_race(setting_, GetParam());
+}
+TEST_P(FaultyExchange, ForwardThatDoesNotWait_IsARace) {
+  Case by_nodes = kFaulty;
+  by_nodes.ranks_per_node = 2;
+  setting_.launchers.dispatch_by_nodes = forward_no_wait::dispatch_by_nodes;
+  expect_race(setting_, GetParam(), by_nodes);
 }
 TEST_P(FaultyExchange, CombineThatDoesNotWait_IsARace) {
   setting_.launchers.combine = combine_no_wait::pull_combine;

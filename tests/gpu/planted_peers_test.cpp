@@ -24,6 +24,7 @@ struct PeerArguments {
   uint32_t* raised = nullptr;         // the flag that the kernel sets
   const uint32_t* awaited = nullptr;  // the flag that it waits for; null: none
   uint32_t epoch = 1;
+  int32_t* arrivals = nullptr;  // last_block_passes_on
 };
 
 int here() {
@@ -100,6 +101,21 @@ GPU_KERNEL exchange_values(PeerArguments a) {
   a.copy[here()] = a.in[here()];
 }
 
+// One block hears the flag, the last one to arrive raises its own.
+GPU_KERNEL last_block_passes_on(PeerArguments a) {
+  if (block_idx().x == 0 && !a.faulty) {
+    wait_in_one_thread(a);
+  }
+  if (here() == 0) {
+    thread_fence();
+    const bool is_last = atomic_add(a.arrivals, 1) == static_cast<int32_t>(grid_dim().x) - 1;
+    thread_fence();
+    if (is_last) {
+      raise(a);
+    }
+  }
+}
+
 // Memory of each rank, all flags zero.
 struct World {
   World(const emulation::Order& order, int num_ranks) : ranks(num_ranks, {.order = order, .peer_timeout_s = 20}) {
@@ -111,9 +127,15 @@ struct World {
       out.emplace_back(std::make_unique<Buffer<float>>(device, stream, kLen, "out"));
       flags.emplace_back(std::make_unique<Buffer<uint32_t>>(device, stream, std::vector<uint32_t>(2, 0), "flags"));
     }
+    arrivals = std::make_unique<Buffer<int32_t>>(ranks.device(1), ranks.stream(1), std::vector<int32_t>{0}, "arrivals");
   }
-  void launch(int rank, const char* name, void (*kernel)(PeerArguments), const PeerArguments& arguments) {
-    gpu::DSV3_BACKEND::launch(ranks.stream(rank), {.name = name, .grid = {1}, .block = {kLen}}, kernel, arguments);
+  void launch(int rank,
+              const char* name,
+              void (*kernel)(PeerArguments),
+              const PeerArguments& arguments,
+              unsigned num_blocks = 1) {
+    gpu::DSV3_BACKEND::launch(
+        ranks.stream(rank), {.name = name, .grid = {num_blocks}, .block = {kLen}}, kernel, arguments);
   }
   // From rank 0 to rank 1.
   PeerArguments sending(bool faulty) {
@@ -133,6 +155,7 @@ struct World {
   std::vector<std::unique_ptr<Buffer<float>>> inbox;
   std::vector<std::unique_ptr<Buffer<float>>> out;
   std::vector<std::unique_ptr<Buffer<uint32_t>>> flags;
+  std::unique_ptr<Buffer<int32_t>> arrivals;  // of rank 1
 };
 
 struct Planted {
@@ -219,6 +242,34 @@ const std::vector<Planted>& all_planted() {
                 .awaited = faulty ? nullptr : w.flags[1]->data()},
                {.in = w.inbox[2]->data(), .out = w.out[2]->data(), .awaited = w.flags[2]->data()}};
            w.launch(rank, "pass_on", move_values, of_rank[rank]);
+         });
+       },
+       3},
+      // The same from block to block of rank 1.
+      {"hearsay_of_another_block",
+       FaultKind::kRace,
+       [](World& w, bool faulty) {
+         w.ranks.run([&](int rank) {
+           if (rank == 1) {
+             w.launch(1,
+                      "pass_on",
+                      last_block_passes_on,
+                      {.faulty = faulty,
+                       .raised = w.flags[2]->data(),
+                       .awaited = w.flags[1]->data(),
+                       .arrivals = w.arrivals->data()},
+                      3);
+           } else if (rank == 0) {
+             w.launch(0,
+                      "send",
+                      move_values,
+                      {.in = w.values[0]->data(), .out = w.inbox[2]->data(), .raised = w.flags[1]->data()});
+           } else {
+             w.launch(2,
+                      "receive",
+                      move_values,
+                      {.in = w.inbox[2]->data(), .out = w.out[2]->data(), .awaited = w.flags[2]->data()});
+           }
          });
        },
        3},

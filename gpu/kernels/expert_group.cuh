@@ -7,29 +7,30 @@
 
 namespace gpu {
 
-// Memory of one rank. A row of its copies belongs to one token of one rank, used or not: rank * max_tokens + token. One set of buffers
-// is enough for step after step, because dispatch waits for all ranks and so does combine: whoever writes again has heard from everybody
-// that the step before is read.
-struct ExpertWindow {
-  // Written by the peers' dispatch:
-  fp8_e4m3* codes = nullptr;       // [num_ranks * max_tokens, hidden], or null: values
-  float* scales = nullptr;         // [num_ranks * max_tokens, ceil(hidden / 128)]: whole rows, as they travel
-  bf16* values = nullptr;          // [num_ranks * max_tokens, hidden], or null: codes
-  int32_t* slots = nullptr;        // [num_ranks * max_tokens, k]: this rank's slot that each choice goes to, or -1
-  uint32_t* dispatched = nullptr;  // [num_ranks]: epoch of each rank's last dispatch; zero at first
-  // Read by the peers' combine:
-  int32_t* row_of_choice = nullptr;  // [num_ranks * max_tokens, k]: a row of expert_rows
-  bf16* expert_rows = nullptr;       // [slots_per_rank, num_ranks * max_tokens, hidden]
-  uint32_t* finished =
-      nullptr;  // [num_ranks]: epoch of the last step that each rank's experts have done; zero at first
+// Memory of one rank that senders push tokens into. A row belongs to one token of one sender, used or not: sender * max_tokens + token.
+struct TokenInbox {
+  fp8_e4m3* codes = nullptr;    // [num_senders * max_tokens, hidden], or null: values
+  float* scales = nullptr;      // [num_senders * max_tokens, ceil(hidden / 128)]: whole rows, as they travel
+  bf16* values = nullptr;       // [num_senders * max_tokens, hidden], or null: codes
+  int32_t* slots = nullptr;     // [num_senders * max_tokens, k]: the slot here that each choice is for, or -1
+  uint32_t* arrived = nullptr;  // [num_senders]: the epoch that each sender's tokens are there for; zero at first
 };
 
-// The group that a rank belongs to, the same on all ranks but for `rank`. Before the first launch all ranks have to know that the flags
-// of all windows are zero.
+// Memory of one rank that the others read.
+struct ExpertResults {
+  int32_t* row_of_choice = nullptr;  // [num_ranks * max_tokens, k]: a row of expert_rows
+  bf16* expert_rows = nullptr;       // [slots_per_rank, num_ranks * max_tokens, hidden]
+  uint32_t* finished = nullptr;      // [num_ranks]: the epoch that each rank's experts have done; zero at first
+};
+
+// The group that a rank belongs to. One set of buffers is enough for step after step, because a step waits for all ranks twice: whoever
+// writes again has heard from everybody that the step before is read. Before the first launch all ranks have to know that all flags
+// are zero.
 struct ExpertGroup {
-  const ExpertWindow* windows = nullptr;  // [num_ranks]
-  uint32_t* epoch = nullptr;              // [1] of this rank alone: of the step that dispatch began last; zero at first
-  int64_t max_tokens = 0;                 // that a rank may bring
+  const TokenInbox* inboxes = nullptr;     // [num_ranks]
+  const ExpertResults* results = nullptr;  // [num_ranks]
+  uint32_t* epoch = nullptr;  // [1] of this rank alone: of the step that dispatch began last; zero at first
+  int64_t max_tokens = 0;     // that a rank may bring
   int num_ranks = 1;
   int rank = 0;
   int k = 0;       // 1 to 32
