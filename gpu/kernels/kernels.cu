@@ -11,6 +11,7 @@
 #include "gpu/kernels/fp8_linear_sm90.cuh"
 #include "gpu/kernels/gather_latent.cuh"
 #include "gpu/kernels/latent_attention.cuh"
+#include "gpu/kernels/pack_rows.cuh"
 #include "gpu/kernels/pull_combine.cuh"
 #include "gpu/kernels/quantize_rows.cuh"
 #include "gpu/kernels/rms_norm.cuh"
@@ -35,6 +36,7 @@ struct Launchers {
   void (*fp8_linear_sm90)(Stream, const Fp8LinearSm90Arguments&);
   void (*gather_latent)(Stream, const GatherLatentArguments&);
   void (*latent_attention)(Stream, const LatentAttentionArguments&);
+  void (*pack_rows)(Stream, const PackRowsArguments&);
   void (*pull_combine)(Stream, const PullCombineArguments&);
   void (*quantize_rows)(Stream, const QuantizeRowsArguments&);
   void (*receive)(Stream, const ReceiveArguments&);
@@ -59,6 +61,7 @@ const Launchers kLaunchers{.align = align,
                            .fp8_linear_sm90 = fp8_linear_sm90,
                            .gather_latent = gather_latent,
                            .latent_attention = latent_attention,
+                           .pack_rows = pack_rows,
                            .pull_combine = pull_combine,
                            .quantize_rows = quantize_rows,
                            .receive = receive,

@@ -1,9 +1,11 @@
-// The experts of a MoE layer on several ranks, with the grouped linears and swiglu that one rank runs: the same bits as one rank with
-// align and combine.
+// The experts of a MoE layer on several ranks, with the grouped linears and swiglu that one rank runs, in the masked form and in the
+// contiguous one: the same bits as one rank with align and combine.
 #include <gtest/gtest.h>
 
 #include "gpu/kernels/dispatch.cuh"
 #include "gpu/kernels/fp8_linear.cuh"
+#include "gpu/kernels/fp8_linear_sm90.cuh"
+#include "gpu/kernels/pack_rows.cuh"
 #include "gpu/kernels/pull_combine.cuh"
 #include "gpu/kernels/swiglu.cuh"
 #include "tests/gpu/ranks.hpp"
@@ -54,29 +56,48 @@ std::vector<T> joined(const std::vector<int32_t>& experts, std::vector<T> Expert
   return all;
 }
 
+enum class Form { kMasked, kContiguous };
+
+// What the experts of a device read.
+struct ExpertInput {
+  const fp8_e4m3* codes = nullptr;
+  const float* scales = nullptr;
+  const int32_t* ids = nullptr;  // as align had them
+  int32_t* row_of_choice = nullptr;
+};
+
 // The experts that a device holds, and room for what they make of at most `rows` rows each.
 class Experts {
  public:
-  Experts(Device& device, Stream on, const std::vector<int32_t>& held, int64_t rows)
+  Experts(Device& device, Stream on, Form form, const std::vector<int32_t>& held, int64_t rows)
       : stream_(on),
+        form_(form),
         num_groups_(static_cast<int>(held.size())),
         max_rows_(rows),
+        num_tiles_(packed_tiles(rows, kChoices, num_groups_)),
+        num_rows_(form == Form::kMasked ? num_groups_ * rows : num_tiles_ * kSm90Tokens),
         gate_up_(device, on, joined(held, &ExpertWeights::gate_up), "gate_up"),
         gate_up_scales_(device, on, joined(held, &ExpertWeights::gate_up_scales), "gate_up_scales"),
         down_(device, on, joined(held, &ExpertWeights::down), "down"),
         down_scales_(device, on, joined(held, &ExpertWeights::down_scales), "down_scales"),
-        hidden_(device, on, num_groups_ * rows * kGateUp, "gate_up_rows"),
-        codes_(device, on, num_groups_ * rows * kDim, "act_codes"),
-        scales_(device, on, num_groups_ * rows, "act_scales"),
+        hidden_(device, on, num_rows_ * kGateUp, "gate_up_rows"),
+        codes_(device, on, num_rows_ * kDim, "act_codes"),
+        scales_(device, on, num_rows_, "act_scales"),
+        packed_codes_(device, on, num_tiles_ * kSm90Tokens * kHidden, "packed_codes"),
+        packed_scales_(device, on, num_tiles_ * kSm90Tokens * 2, "packed_scales"),
+        group_of_tile_(device, on, num_tiles_, "group_of_tile"),
         token_of_row(device, on, num_groups_ * rows, "token_of_row"),
         num_valid(device, on, num_groups_, "num_valid"),
-        out(device, on, num_groups_ * rows * kHidden, "expert_rows") {}
+        out(device, on, num_rows_ * kHidden, "expert_rows") {}
 
-  // x: rows of codes; x_scale: [2, max_rows].
-  void run(const fp8_e4m3* x, const float* x_scale) {
+  // Scales: [2, max_rows].
+  void run(const ExpertInput& input) { form_ == Form::kMasked ? run_masked(input) : run_contiguous(input); }
+
+ private:
+  void run_masked(const ExpertInput& input) {
     fp8_linear(stream_,
-               {.x = x,
-                .x_scale = x_scale,
+               {.x = input.codes,
+                .x_scale = input.scales,
                 .token_of_row = token_of_row.data(),
                 .num_valid = num_valid.data(),
                 .weight = gate_up_.data(),
@@ -109,10 +130,59 @@ class Experts {
                 .num_groups = num_groups_});
   }
 
- private:
+  void run_contiguous(const ExpertInput& input) {
+    pack_rows(stream_,
+              {.codes = input.codes,
+               .scales = input.scales,
+               .ids = input.ids,
+               .num_valid = num_valid.data(),
+               .row_of_choice = input.row_of_choice,
+               .packed_codes = packed_codes_.data(),
+               .packed_scales = packed_scales_.data(),
+               .group_of_tile = group_of_tile_.data(),
+               .num_tokens = max_rows_,
+               .num_tiles = num_tiles_,
+               .num_groups = num_groups_,
+               .k = kChoices,
+               .hidden = kHidden});
+    fp8_linear_sm90(stream_,
+                    {.x = packed_codes_.data(),
+                     .x_scale = packed_scales_.data(),
+                     .group_of_tile = group_of_tile_.data(),
+                     .weight = gate_up_.data(),
+                     .weight_scale = gate_up_scales_.data(),
+                     .y = hidden_.data(),
+                     .num_tokens = num_rows_,
+                     .x_scale_stride = num_rows_,
+                     .out_dim = kGateUp,
+                     .in_dim = kHidden,
+                     .num_groups = num_groups_});
+    swiglu(stream_,
+           {.gate_up = hidden_.data(),
+            .codes = codes_.data(),
+            .scales = scales_.data(),
+            .max_rows = num_rows_,
+            .dim = kDim});
+    fp8_linear_sm90(stream_,
+                    {.x = codes_.data(),
+                     .x_scale = scales_.data(),
+                     .group_of_tile = group_of_tile_.data(),
+                     .weight = down_.data(),
+                     .weight_scale = down_scales_.data(),
+                     .y = out.data(),
+                     .num_tokens = num_rows_,
+                     .x_scale_stride = num_rows_,
+                     .out_dim = kHidden,
+                     .in_dim = kDim,
+                     .num_groups = num_groups_});
+  }
+
   Stream stream_;
+  Form form_;
   int num_groups_;
   int64_t max_rows_;
+  int64_t num_tiles_;
+  int64_t num_rows_;  // of all experts together
   Buffer<fp8_e4m3> gate_up_;
   Buffer<float> gate_up_scales_;
   Buffer<fp8_e4m3> down_;
@@ -120,6 +190,9 @@ class Experts {
   Buffer<bf16> hidden_;
   Buffer<fp8_e4m3> codes_;
   Buffer<float> scales_;
+  Buffer<fp8_e4m3> packed_codes_;
+  Buffer<float> packed_scales_;
+  Buffer<int32_t> group_of_tile_;
 
  public:
   Buffer<int32_t> token_of_row;
@@ -165,7 +238,7 @@ struct TokenBuffers {
   Buffer<bf16> out;
 };
 
-std::vector<bf16> on_one_rank(const Tokens& tokens) {
+std::vector<bf16> on_one_rank(const Tokens& tokens, Form form) {
   Device device;
   const Stream stream = device.create_stream();
   const TokenBuffers mine(device, stream, tokens);
@@ -173,7 +246,7 @@ std::vector<bf16> on_one_rank(const Tokens& tokens) {
   for (int32_t expert = 0; expert < kExperts; ++expert) {
     all[static_cast<size_t>(expert)] = expert;
   }
-  Experts experts(device, stream, all, kMaxTokens);
+  Experts experts(device, stream, form, all, kMaxTokens);
   // align's rows of an expert are num_tokens apart, the linears' num_tokens likewise.
   const Buffer<int32_t> padded_ids(device, stream, std::vector<int32_t>(kMaxTokens * kChoices, -1), "padded_ids");
   device.enqueue_copy(stream, padded_ids.data(), mine.ids.data(), tokens.count * kChoices * 4);
@@ -186,7 +259,7 @@ std::vector<bf16> on_one_rank(const Tokens& tokens) {
          .num_tokens = kMaxTokens,
          .num_experts = kExperts,
          .k = kChoices});
-  experts.run(mine.codes.data(), mine.scales.data());
+  experts.run({mine.codes.data(), mine.scales.data(), padded_ids.data(), row_of_slot.data()});
   combine(stream,
           {.expert_rows = experts.out.data(),
            .row_of_slot = row_of_slot.data(),
@@ -202,11 +275,11 @@ std::vector<bf16> on_one_rank(const Tokens& tokens) {
 }
 
 struct Member {
-  Member(Device& device, Stream stream, int rank, int num_ranks, const ExpertPlacement& placement)
+  Member(Device& device, Stream stream, Form form, int rank, int num_ranks, const ExpertPlacement& placement)
       : tokens(rank),
         max_rows(num_ranks * kMaxTokens),
         mine(device, stream, tokens),
-        experts(device, stream, held_by(placement, rank), max_rows),
+        experts(device, stream, form, held_by(placement, rank), max_rows),
         first_copy(device, stream, placement.first_copy, "first_copy"),
         place_of_copy(device, stream, placement.place_of_copy, "place_of_copy"),
         zeros(device, stream, std::vector<uint32_t>(static_cast<size_t>(2 * num_ranks + 1), 0), "flags and epoch"),
@@ -262,7 +335,7 @@ struct Member {
              .token_of_row = experts.token_of_row.data(),
              .num_valid = experts.num_valid.data(),
              .slots_per_rank = places.slots_per_rank});
-    experts.run(codes.data(), scales.data());
+    experts.run({codes.data(), scales.data(), slots.data(), row_of_choice.data()});
     pull_combine(stream,
                  {.group = group,
                   .places = places,
@@ -292,7 +365,9 @@ struct Member {
   const ExpertPlaces places;
 };
 
-TEST(ExpertsOnFourRanks, GiveTheBitsOfOneRank_StepAfterStep) {
+class ExpertsOnFourRanks : public testing::TestWithParam<Form> {};
+
+TEST_P(ExpertsOnFourRanks, GiveTheBitsOfOneRank_StepAfterStep) {
   constexpr int kRanks = 4;
   const auto placement = contiguous_placement(kExperts, kRanks);
   Ranks ranks(kRanks, {.order = {OrderKind::kRandom, 1}});
@@ -300,7 +375,8 @@ TEST(ExpertsOnFourRanks, GiveTheBitsOfOneRank_StepAfterStep) {
   std::vector<TokenInbox> inboxes;
   std::vector<ExpertResults> results;
   for (int rank = 0; rank < kRanks; ++rank) {
-    members.push_back(std::make_unique<Member>(ranks.device(rank), ranks.stream(rank), rank, kRanks, placement));
+    members.push_back(
+        std::make_unique<Member>(ranks.device(rank), ranks.stream(rank), GetParam(), rank, kRanks, placement));
     inboxes.push_back(members.back()->inbox());
     results.push_back(members.back()->own_results());
   }
@@ -312,7 +388,7 @@ TEST(ExpertsOnFourRanks, GiveTheBitsOfOneRank_StepAfterStep) {
     ranks.run([&](int rank) { members[static_cast<size_t>(rank)]->run(ranks.stream(rank)); });
     for (const auto& member : members) {
       const auto got = member->mine.out.download();
-      const auto expected = on_one_rank(member->tokens);
+      const auto expected = on_one_rank(member->tokens, GetParam());
       for (int64_t i = 0; i < kMaxTokens * kHidden; ++i) {
         const auto at = static_cast<size_t>(i);
         ASSERT_EQ(got[at].bits, expected[at].bits)
@@ -321,6 +397,74 @@ TEST(ExpertsOnFourRanks, GiveTheBitsOfOneRank_StepAfterStep) {
       }
     }
   }
+}
+
+INSTANTIATE_TEST_SUITE_P(Forms,
+                         ExpertsOnFourRanks,
+                         testing::Values(Form::kMasked, Form::kContiguous),
+                         [](const auto& form) { return form.param == Form::kMasked ? "masked" : "contiguous"; });
+
+// Of 130 tokens all choose group 1, every second one group 3 as well, the third group does not exist; groups 0 and 2 get none.
+TEST(PackRows, PutsGroupsOneBehindAnother_InWholeTiles) {
+  constexpr int kTokens = 130;
+  constexpr int kGroups = 4;
+  Device device;
+  const Stream stream = device.create_stream();
+  const QuantizedRows x = quantized(random_bf16(kTokens * kHidden, 1, 1), kHidden, kTokens);
+  std::vector<int32_t> ids;
+  std::vector<int32_t> rows;
+  for (int32_t token = 0; token < kTokens; ++token) {
+    const bool is_second = token % 2 == 1;
+    ids.insert(ids.end(), {is_second ? 3 : -1, 1, 9});
+    rows.insert(rows.end(), {3 * kTokens + token / 2, kTokens + token, -7});
+  }
+  const int64_t num_tiles = packed_tiles(kTokens, 3, kGroups);
+  const Buffer<fp8_e4m3> codes(device, stream, x.codes, "codes");
+  const Buffer<float> scales(device, stream, x.scales, "scales");
+  const Buffer<int32_t> id_buffer(device, stream, ids, "ids");
+  const Buffer<int32_t> num_valid(device, stream, std::vector<int32_t>{0, kTokens, 0, kTokens / 2}, "num_valid");
+  const Buffer<int32_t> row_of_choice(device, stream, rows, "row_of_choice");
+  const Buffer<fp8_e4m3> packed_codes(device, stream, num_tiles * 64 * kHidden, "packed_codes");
+  const Buffer<float> packed_scales(device, stream, num_tiles * 64 * 2, "packed_scales");
+  const Buffer<int32_t> group_of_tile(device, stream, num_tiles, "group_of_tile");
+  PackRowsArguments arguments{.codes = codes.data(),
+                              .scales = scales.data(),
+                              .ids = id_buffer.data(),
+                              .num_valid = num_valid.data(),
+                              .row_of_choice = row_of_choice.data(),
+                              .packed_codes = packed_codes.data(),
+                              .packed_scales = packed_scales.data(),
+                              .group_of_tile = group_of_tile.data(),
+                              .num_tokens = kTokens,
+                              .num_tiles = num_tiles,
+                              .num_groups = kGroups,
+                              .k = 3,
+                              .hidden = kHidden};
+  pack_rows(stream, arguments);
+  auto expected_groups = std::vector<int32_t>{1, 1, 1, 3, 3};  // 130 rows are three tiles, 65 are two
+  expected_groups.resize(static_cast<size_t>(num_tiles), -1);
+  EXPECT_EQ(group_of_tile.download(), expected_groups);
+  const auto got_rows = row_of_choice.download();
+  const auto got_codes = packed_codes.download();
+  const auto got_scales = packed_scales.download();
+  for (size_t token = 0; token < kTokens; ++token) {
+    EXPECT_EQ(got_rows[token * 3 + 1], static_cast<int32_t>(token));
+    EXPECT_EQ(got_rows[token * 3 + 2], -7);
+    if (token % 2 == 1) {
+      EXPECT_EQ(got_rows[token * 3], 192 + static_cast<int32_t>(token) / 2);
+    }
+    for (size_t choice = token % 2 == 1 ? 0 : 1; choice < 2; ++choice) {
+      const auto row = static_cast<size_t>(got_rows[token * 3 + choice]);
+      EXPECT_EQ(std::memcmp(&got_codes[row * kHidden], &x.codes[token * kHidden], kHidden), 0);
+      EXPECT_EQ(got_scales[row], x.scales[token]);
+      EXPECT_EQ(got_scales[static_cast<size_t>(num_tiles) * 64 + row], x.scales[kTokens + token]);
+    }
+  }
+  for (size_t row : {size_t{130}, size_t{191}, size_t{192 + 65}}) {
+    EXPECT_EQ(got_codes[row * kHidden].bits, 0xFF) << "padding row " << row << " was written";
+  }
+  --arguments.num_tiles;
+  EXPECT_THROW(pack_rows(stream, arguments), ArgumentError);
 }
 
 }  // namespace
