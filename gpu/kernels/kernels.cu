@@ -1,15 +1,19 @@
 // Every kernel, compiled for the device: taking a launcher's address instantiates its kernels.
 #include "gpu/kernels/add_parts.cuh"
 #include "gpu/kernels/align.cuh"
+#include "gpu/kernels/all_reduce_norm.cuh"
 #include "gpu/kernels/bf16_linear.cuh"
 #include "gpu/kernels/cache_latent.cuh"
 #include "gpu/kernels/combine.cuh"
+#include "gpu/kernels/dispatch.cuh"
 #include "gpu/kernels/embed.cuh"
 #include "gpu/kernels/expanded_attention.cuh"
 #include "gpu/kernels/fp8_linear.cuh"
 #include "gpu/kernels/fp8_linear_sm90.cuh"
 #include "gpu/kernels/gather_latent.cuh"
 #include "gpu/kernels/latent_attention.cuh"
+#include "gpu/kernels/pack_rows.cuh"
+#include "gpu/kernels/pull_combine.cuh"
 #include "gpu/kernels/quantize_rows.cuh"
 #include "gpu/kernels/rms_norm.cuh"
 #include "gpu/kernels/rotate.cuh"
@@ -22,16 +26,22 @@ namespace gpu::DSV3_BACKEND {
 struct Launchers {
   void (*add_parts)(Stream, const AddPartsArguments&);
   void (*align)(Stream, const AlignArguments&);
+  void (*all_reduce_norm)(Stream, const AllReduceNormArguments&);
   void (*bf16_linear)(Stream, const Bf16LinearArguments&);
   void (*cache_latent)(Stream, const CacheLatentArguments&);
   void (*combine)(Stream, const CombineArguments&);
+  void (*dispatch)(Stream, const DispatchArguments&);
+  void (*dispatch_by_nodes)(Stream, const DispatchArguments&, const NodeArguments&);
   void (*embed)(Stream, const EmbedArguments&);
   void (*expanded_attention)(Stream, const ExpandedAttentionArguments&);
   void (*fp8_linear)(Stream, const Fp8LinearArguments&);
   void (*fp8_linear_sm90)(Stream, const Fp8LinearSm90Arguments&);
   void (*gather_latent)(Stream, const GatherLatentArguments&);
   void (*latent_attention)(Stream, const LatentAttentionArguments&);
+  void (*pack_rows)(Stream, const PackRowsArguments&);
+  void (*pull_combine)(Stream, const PullCombineArguments&);
   void (*quantize_rows)(Stream, const QuantizeRowsArguments&);
+  void (*receive)(Stream, const ReceiveArguments&);
   void (*rms_norm)(Stream, const RmsNormArguments&);
   void (*rotate_query)(Stream, const RotateQueryArguments&);
   void (*router)(Stream, const RouterArguments&);
@@ -42,16 +52,22 @@ struct Launchers {
 extern const Launchers kLaunchers;
 const Launchers kLaunchers{.add_parts = add_parts,
                            .align = align,
+                           .all_reduce_norm = all_reduce_norm,
                            .bf16_linear = bf16_linear,
                            .cache_latent = cache_latent,
                            .combine = combine,
+                           .dispatch = dispatch,
+                           .dispatch_by_nodes = dispatch_by_nodes,
                            .embed = embed,
                            .expanded_attention = expanded_attention,
                            .fp8_linear = fp8_linear,
                            .fp8_linear_sm90 = fp8_linear_sm90,
                            .gather_latent = gather_latent,
                            .latent_attention = latent_attention,
+                           .pack_rows = pack_rows,
+                           .pull_combine = pull_combine,
                            .quantize_rows = quantize_rows,
+                           .receive = receive,
                            .rms_norm = rms_norm,
                            .rotate_query = rotate_query,
                            .router = router,
