@@ -134,6 +134,7 @@ void add_workload(CLI::App& command, DeploymentFlags& flags) {
   const char* group = "What if";
   command.add_option("--hbm", changes.memory_rate, "memory: x1.4, or GB/s")->group(group);
   command.add_option("--nvlink", changes.nvlink, "NVLink: x2, or GB/s of one direction")->group(group);
+  command.add_option("--nvlink-domain", changes.nvlink_domain, "GPUs that reach one another over NVLink")->group(group);
   command.add_option("--nic", changes.nic, "network of a GPU: x2, GB/s, or 800G for Gb/s")->group(group);
   command.add_option("--peak", changes.peak, "tensor cores: x1.5, or dense FP8 TFLOPS")->group(group);
   command.add_option("--comm-sms", changes.comm_sms, "SMs that communication keeps from computing")->group(group);
