@@ -9,6 +9,7 @@
 #include "gpu/kernels/fp8_linear_sm90.cuh"
 #include "gpu/kernels/gather_latent.cuh"
 #include "gpu/kernels/latent_attention.cuh"
+#include "gpu/kernels/launchers.cuh"
 #include "gpu/kernels/quantize_rows.cuh"
 #include "gpu/kernels/rms_norm.cuh"
 #include "gpu/kernels/rotate.cuh"
@@ -18,26 +19,6 @@
 
 namespace gpu::DSV3_BACKEND {
 
-struct Launchers {
-  void (*align)(Stream, const AlignArguments&);
-  void (*bf16_linear)(Stream, const Bf16LinearArguments&);
-  void (*cache_latent)(Stream, const CacheLatentArguments&);
-  void (*combine)(Stream, const CombineArguments&);
-  void (*embed)(Stream, const EmbedArguments&);
-  void (*expanded_attention)(Stream, const ExpandedAttentionArguments&);
-  void (*fp8_linear)(Stream, const Fp8LinearArguments&);
-  void (*fp8_linear_sm90)(Stream, const Fp8LinearSm90Arguments&);
-  void (*gather_latent)(Stream, const GatherLatentArguments&);
-  void (*latent_attention)(Stream, const LatentAttentionArguments&);
-  void (*quantize_rows)(Stream, const QuantizeRowsArguments&);
-  void (*rms_norm)(Stream, const RmsNormArguments&);
-  void (*rotate_query)(Stream, const RotateQueryArguments&);
-  void (*router)(Stream, const RouterArguments&);
-  void (*sampler)(Stream, const SamplerArguments&);
-  void (*swiglu)(Stream, const SwigluArguments&);
-};
-
-extern const Launchers kLaunchers;
 const Launchers kLaunchers{.align = align,
                            .bf16_linear = bf16_linear,
                            .cache_latent = cache_latent,
