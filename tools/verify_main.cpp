@@ -174,10 +174,10 @@ golden::Dump run_device(const VerifyFlags& flags,
   auto dump =
       dump_engine(weights,
                   manifest,
-                  flags.kernel_fault.empty()
-                      ? open_device(flags.device, flags.num_threads)
-                      : make_faulty_backend(
-                            emulation_options(flags.device, flags.num_threads), flags.device.races, flags.kernel_fault),
+                  flags.kernel_fault.empty() ? open_device(flags.device, flags.num_threads)
+                                             : make_faulty_backend(emulation_options(flags.device, flags.num_threads),
+                                                                   flags.device.races,
+                                                                   kernel_fault(flags.kernel_fault)),
                   {.cases = cases,
                    .fp8_cache = flags.device.kv == "fp8",
                    .on_progress = show_progress,
@@ -261,8 +261,11 @@ int run_verify(const VerifyFlags& flags) {
   } else {
     print_verdict(verdict, dump);
     if (const auto* first = verdict.first_divergence(); first != nullptr && !flags.device.device.empty()) {
-      fmt::print("  computed by kernel: {}\n",
-                 gpu::kernel_of(weights.config(), form_of(manifest.cases, first->case_name), first->op));
+      const auto form = form_of(manifest.cases, first->case_name);
+      fmt::print("  computed by kernel: {}\n", gpu::kernel_of(weights.config(), form, first->op));
+      if (const auto others = gpu::kernels_in_front_of(weights.config(), form, first->op); !others.empty()) {
+        fmt::print("  from what no op shows, by kernel: {}\n", fmt::join(others, ", "));
+      }
     }
   }
   switch (verdict.outcome) {
