@@ -10,6 +10,7 @@
 #include <sstream>
 #include <thread>
 
+#include "gpu/portable/require.hpp"
 #include "model/checkpoint.hpp"
 #include "reference/numerics/environment.hpp"
 #include "tools/synthetic/argument.hpp"
@@ -40,6 +41,9 @@ int run_main(CLI::App& app, int argc, char** argv, const std::function<int()>& j
   } catch (const CLI::ParseError& error) {
     fmt::print(stderr, "{}: {} (try --help)\n", app.get_name(), error.what());
   } catch (const model::InputError& error) {
+    clear_progress();
+    fmt::print(stderr, "{}: {}\n", app.get_name(), error.what());
+  } catch (const gpu::DeviceError& error) {
     clear_progress();
     fmt::print(stderr, "{}: {}\n", app.get_name(), error.what());
   } catch (const std::bad_alloc&) {

@@ -177,12 +177,15 @@ golden::GatheredDump run_device(const VerifyFlags& flags,
                                 const std::vector<std::string>& cases) {
   check_profile(manifest, weights.config());
   const model::ParallelLayout layout = layout_of(flags.ranks, weights.config());
+  if (layout.num_ranks() > 1) {
+    check_one_gpu(flags.device.device);
+  }
   const int num_threads = layout.num_ranks() > 1 ? 1 : flags.num_threads;  // each rank is a thread
   const auto make_backend = [&] {
     return flags.kernel_fault.empty()
                ? open_device(flags.device, num_threads)
                : make_faulty_backend(
-                     emulation_options(flags.device, num_threads), flags.device.races, flags.kernel_fault);
+                     emulation_options(flags.device, num_threads), flags.device.races, kernel_fault(flags.kernel_fault));
   };
   const EngineDumpJob job{.cases = cases,
                           .fp8_cache = flags.device.kv == "fp8",
@@ -270,8 +273,11 @@ int run_verify(const VerifyFlags& flags) {
   } else {
     print_verdict(verdict, dump);
     if (const auto* first = verdict.first_divergence(); first != nullptr && !flags.device.device.empty()) {
-      fmt::print("  computed by kernel: {}\n",
-                 gpu::kernel_of(weights.config(), form_of(manifest.cases, first->case_name), first->op));
+      const auto form = form_of(manifest.cases, first->case_name);
+      fmt::print("  computed by kernel: {}\n", gpu::kernel_of(weights.config(), form, first->op));
+      if (const auto others = gpu::kernels_in_front_of(weights.config(), form, first->op); !others.empty()) {
+        fmt::print("  from what no op shows, by kernel: {}\n", fmt::join(others, ", "));
+      }
     }
   }
   switch (verdict.outcome) {

@@ -22,7 +22,9 @@ constinit thread_local const DeviceMemory* fault_memory = nullptr;
 // Runs on the stack of the thread that made the access, after the handler has returned.
 void fail_running_thread() {
   BlockRunner::current()->fail(
-      FaultKind::kOutOfBounds, "access to " + fault_memory->describe(fault_address), Site{"kernel", 0});
+      FaultKind::kOutOfBounds,
+      "access to " + fault_memory->describe(fault_address) + "; a kernel compiled for checking names the line",
+      kUnknownSite);
 }
 
 void handle(int signal, siginfo_t* info, void* context) {

@@ -268,11 +268,11 @@ void BlockRunner::wait_here(const char* what, Site site) {
   change_thread();
 }
 
-void BlockRunner::yield() {
+void BlockRunner::yield(Site site) {
   if (++num_fruitless_yields_ > kMaxYieldsOfAThread * num_threads_) {
     fail(FaultKind::kDeadlock,
          "waits in a loop for a value that no thread of this block writes; blocks run one after another here",
-         Site{"spin_hint", 0});
+         site);
   }
   threads_[static_cast<size_t>(running_)].status = Status::kCanRun;
   runnable_.push_back(running_);
@@ -302,7 +302,7 @@ void BlockRunner::misaligned(const void* address, int64_t num_bytes, const void*
                    source_line(reinterpret_cast<uintptr_t>(program_counter)),
                    num_bytes,
                    address),
-       Site{"kernel", 0});
+       kUnknownSite);
 }
 
 void BlockRunner::sync_threads(Site site) {
@@ -455,14 +455,13 @@ std::string BlockRunner::waiting_report() const {
 
 void BlockRunner::fail(FaultKind kind, const std::string& what, Site site) {
   fault_ = std::make_unique<Fault>(kind,
-                                   fmt::format("kernel {}, block ({}, {}, {}), thread {}: {}:{}: {}",
+                                   fmt::format("kernel {}, block ({}, {}, {}), thread {}: {}{}",
                                                launch_->name,
                                                block_.x,
                                                block_.y,
                                                block_.z,
                                                running_,
-                                               site.file,
-                                               site.line,
+                                               site == kUnknownSite ? "" : fmt::format("{}:{}: ", site.file, site.line),
                                                what));
   change_thread();  // to run(): with a fault nothing else is chosen
   std::abort();

@@ -79,13 +79,13 @@ class BlockRunner {
                            void (*function)(void* const* operands, void* closure),
                            void* closure);
   // Lets others run; for loops that wait for another block's or thread's word in memory.
-  void yield();
+  void yield(Site site);
   // Lets others run, and other ranks' OS threads; for loops that wait for a word of a peer's kernel.
   void yield_to_peers();
   // Lets others run if anybody can: how a checked access interrupts a thread.
   void interrupt();
   void misaligned(const void* address, int64_t num_bytes, const void* program_counter);
-  // Ends the block; does not return.
+  // Ends the block; does not return. Where `site` is kUnknownSite, `what` says where if that can be known.
   [[noreturn]] void fail(FaultKind kind, const std::string& what, Site site);
 
   [[nodiscard]] std::byte* shared_memory() { return shared_memory_; }

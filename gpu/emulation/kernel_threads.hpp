@@ -61,8 +61,8 @@ T shuffle_down(uint32_t mask, T value, int distance, Site site = Site::here()) {
       emulation::shuffle(mask, std::bit_cast<uint32_t>(value), distance, emulation::ShuffleKind::kDown, site));
 }
 // In a loop that waits for a word of another thread.
-inline void spin_hint() {
-  emulation::BlockRunner::current()->yield();
+inline void spin_hint(Site site = Site::here()) {
+  emulation::BlockRunner::current()->yield(site);
 }
 
 // FP32 functions whose results are defined: the device's __fmul_rn and its like, sqrt and division to nearest.

@@ -313,7 +313,7 @@ void RaceChecker::access(int thread, const void* address, int64_t num_bytes, Acc
                               is_write ? "write" : "read",
                               num_bytes,
                               memory->describe(address)),
-                  Site{"kernel", 0});
+                  kUnknownSite);
   }
   if (!is_device) {
     const int64_t offset = static_cast<const std::byte*>(address) - runner_->shared_memory();
@@ -325,7 +325,7 @@ void RaceChecker::access(int thread, const void* address, int64_t num_bytes, Acc
                                 num_bytes,
                                 offset,
                                 runner_->shared_bytes()),
-                    Site{"kernel", 0});
+                    kUnknownSite);
     }
   }
   const ShadowAccess now{.run = run_,

@@ -17,4 +17,7 @@ struct Site {
   }
 };
 
+// Of what is found at an access, which does not pass its place on.
+inline constexpr Site kUnknownSite = {};
+
 }  // namespace gpu::emulation

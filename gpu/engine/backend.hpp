@@ -28,7 +28,7 @@ struct RouterArguments;
 struct SamplerArguments;
 struct SwigluArguments;
 
-// Calls are done in the order they are made. Throws what the device throws (emulation::Fault, ArgumentError of a launcher).
+// Calls are done in the order they are made. Throws what the device throws (emulation::Fault, DeviceError, ArgumentError of a launcher).
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -69,6 +69,10 @@ class Backend {
   virtual void begin_capture() = 0;
   virtual int end_capture() = 0;
   virtual void replay(int graph) = 0;
+
+  // Calls between the two are those of the op layer + op ("layer.3" and ".attn.q_a"), for tools that show a device's time line.
+  virtual void enter_op(const char* /*layer*/, const char* /*op*/) {}
+  virtual void leave_op() {}
 };
 
 // The emulated device (docs/gpu.md).

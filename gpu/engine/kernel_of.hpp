@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "model/config.hpp"
 #include "model/op_list.hpp"
@@ -10,5 +11,11 @@ namespace gpu {
 
 // "fp8_linear" for "layer.3.attn.q_a" in a step of this form; empty for an id that the engine does not compute in it.
 std::string kernel_of(const model::ModelConfig& config, model::AttentionForm form, const std::string& op_id);
+
+// The kernels between the op's inputs and its own kernel whose results no op shows, so that their faults appear at this op: the quantiser
+// of an FP8 linear's input, the places of the experts' rows. "rms_norm" for "layer.3.attn.q_a".
+std::vector<std::string> kernels_in_front_of(const model::ModelConfig& config,
+                                             model::AttentionForm form,
+                                             const std::string& op_id);
 
 }  // namespace gpu

@@ -67,11 +67,13 @@ class Observer {
   // Runs launches as the named op.
   template <typename Launches>
   void run(const char* layer, const char* op, const Launches& launches) {
+    backend_.enter_op(layer, op);
     if (times_ == nullptr) {
       launches();
-      return;
+    } else {
+      time(std::string(layer) + op, launches);
     }
-    time(std::string(layer) + op, launches);
+    backend_.leave_op();
   }
 
  private:

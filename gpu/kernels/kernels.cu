@@ -12,6 +12,7 @@
 #include "gpu/kernels/fp8_linear_sm90.cuh"
 #include "gpu/kernels/gather_latent.cuh"
 #include "gpu/kernels/latent_attention.cuh"
+#include "gpu/kernels/launchers.cuh"
 #include "gpu/kernels/pack_rows.cuh"
 #include "gpu/kernels/pull_combine.cuh"
 #include "gpu/kernels/quantize_rows.cuh"
@@ -23,33 +24,7 @@
 
 namespace gpu::DSV3_BACKEND {
 
-struct Launchers {
-  void (*add_parts)(Stream, const AddPartsArguments&);
-  void (*align)(Stream, const AlignArguments&);
-  void (*all_reduce_norm)(Stream, const AllReduceNormArguments&);
-  void (*bf16_linear)(Stream, const Bf16LinearArguments&);
-  void (*cache_latent)(Stream, const CacheLatentArguments&);
-  void (*combine)(Stream, const CombineArguments&);
-  void (*dispatch)(Stream, const DispatchArguments&);
-  void (*dispatch_by_nodes)(Stream, const DispatchArguments&, const NodeArguments&);
-  void (*embed)(Stream, const EmbedArguments&);
-  void (*expanded_attention)(Stream, const ExpandedAttentionArguments&);
-  void (*fp8_linear)(Stream, const Fp8LinearArguments&);
-  void (*fp8_linear_sm90)(Stream, const Fp8LinearSm90Arguments&);
-  void (*gather_latent)(Stream, const GatherLatentArguments&);
-  void (*latent_attention)(Stream, const LatentAttentionArguments&);
-  void (*pack_rows)(Stream, const PackRowsArguments&);
-  void (*pull_combine)(Stream, const PullCombineArguments&);
-  void (*quantize_rows)(Stream, const QuantizeRowsArguments&);
-  void (*receive)(Stream, const ReceiveArguments&);
-  void (*rms_norm)(Stream, const RmsNormArguments&);
-  void (*rotate_query)(Stream, const RotateQueryArguments&);
-  void (*router)(Stream, const RouterArguments&);
-  void (*sampler)(Stream, const SamplerArguments&);
-  void (*swiglu)(Stream, const SwigluArguments&);
-};
-
-extern const Launchers kLaunchers;
+const Launchers kLaunchers;
 const Launchers kLaunchers{.add_parts = add_parts,
                            .align = align,
                            .all_reduce_norm = all_reduce_norm,

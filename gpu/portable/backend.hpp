@@ -18,11 +18,16 @@
 #define DSV3_CHECKED 1
 #endif
 #endif
-#if defined(DSV3_CHECKED)
+#if !defined(DSV3_CHECKED)
+#define DSV3_CHECKED 0
+#endif
+// A form of its own, such as a kernel with a planted fault, is compiled with -DDSV3_BACKEND=its_name.
+#if !defined(DSV3_BACKEND)
+#if DSV3_CHECKED
 #define DSV3_BACKEND checked
 #else
-#define DSV3_CHECKED 0
 #define DSV3_BACKEND emulated
+#endif
 #endif
 #define GPU_KERNEL inline void
 #define GPU_GRID_CONSTANT

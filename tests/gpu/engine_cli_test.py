@@ -59,7 +59,7 @@ class VerifyTest(Base):
         result = self.verify("--device", "emulated", "--kernel-fault", "k-combine-barrier", "--case", "p3", "--races")
         self.assertEqual(result.returncode, 1, result.stdout + result.stderr)
         self.assertIn("FAULT kernel combine", result.stdout)
-        self.assertIn("combine_barrier.cuh:", result.stdout)
+        self.assertIn("gpu/kernels/combine.cuh:", result.stdout)
 
     def test_bad_input_is_refused(self):
         self.refused(self.verify(), "--against", "--device")

@@ -264,6 +264,8 @@ TEST_P(PlantedFault, IsFoundInEveryOrder_AndOnlyWhenItIsThere) {
     } catch (const Fault& fault) {
       EXPECT_EQ(static_cast<int>(fault.kind), static_cast<int>(GetParam().kind))
           << order_name(order) << ": " << fault.what();
+      EXPECT_EQ(std::string(fault.what()).find(":0:"), std::string::npos)
+          << "a line that is not there: " << fault.what();
       if (order.kind == OrderKind::kForward) {
         RecordProperty("report", fault.what());
       }

@@ -3,23 +3,18 @@
 
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "gpu/engine/backend.hpp"
+#include "tools/device/kernel_mutant.hpp"
 
 namespace tools {
 
-struct KernelFault {
-  std::string id;
-  std::string kernel;
-  std::string description;
-};
+// The mutant of kernel_faults() that has this id. Throws InputError for an unknown one, listing those known.
+const KernelMutant& kernel_fault(const std::string& id);
 
-const std::vector<KernelFault>& kernel_faults();
-
-// An emulated device, checked or not, one of whose kernels has the fault. Throws InputError for an unknown one, listing those known.
+// An emulated device, checked or not, one of whose kernels is the mutant's.
 std::unique_ptr<gpu::Backend> make_faulty_backend(const gpu::emulation::Options& options,
                                                   bool checked,
-                                                  const std::string& fault);
+                                                  const KernelMutant& mutant);
 
 }  // namespace tools

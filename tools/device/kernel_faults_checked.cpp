@@ -4,8 +4,8 @@
 namespace tools {
 
 std::unique_ptr<gpu::Backend> make_checked_faulty_backend(const gpu::emulation::Options& options,
-                                                          const std::string& fault) {
-  return std::make_unique<checked::FaultyBackend>(options, fault);
+                                                          const KernelLauncher& mutant) {
+  return std::make_unique<checked::FaultyBackend>(options, mutant);
 }
 
 }  // namespace tools

@@ -54,6 +54,12 @@ model::ParallelLayout layout_of(const LayoutFlags& flags,
   return layout;
 }
 
+void check_one_gpu(const std::string& device) {
+  if (device == "cuda") {
+    model::throw_input_error("--device cuda: the engine runs on one GPU; --device emulated runs several ranks");
+  }
+}
+
 std::string rank_text(const model::ParallelPlan& plan, int64_t rank) {
   const model::RankPlace at = plan.place(rank);
   std::string text = fmt::format("rank {}", rank);

@@ -29,6 +29,9 @@ model::ParallelLayout layout_of(const LayoutFlags& flags,
                                 const model::ModelConfig& config,
                                 std::optional<int64_t> num_ranks = {});
 
+// Throws InputError when a device other than the emulated one is to run several ranks.
+void check_one_gpu(const std::string& device);
+
 // The place of a rank in words: "rank 5 (dp 1, tp 1)".
 std::string rank_text(const model::ParallelPlan& plan, int64_t rank);
 

@@ -31,10 +31,6 @@ gpu::emulation::Order order_of(const std::string& text) {
 
 }  // namespace
 
-bool has_cuda_device() {
-  return false;  // no back end of the engine is compiled for a GPU yet
-}
-
 gpu::emulation::Options emulation_options(const DeviceFlags& flags, int num_threads) {
   return {.order = order_of(flags.order),
           .num_os_threads = flags.races ? 1 : num_threads,
@@ -43,8 +39,10 @@ gpu::emulation::Options emulation_options(const DeviceFlags& flags, int num_thre
 
 std::unique_ptr<gpu::Backend> open_device(const DeviceFlags& flags, int num_threads) {
   if (flags.device == "cuda") {
-    model::throw_input_error(
-        "--device cuda: this program has no GPU back end yet; --device emulated runs the same kernels");
+    if (const std::string why = why_no_cuda(); !why.empty()) {
+      model::throw_input_error("--device cuda: {}; --device emulated runs the same kernels", why);
+    }
+    return open_cuda();
   }
   const auto options = emulation_options(flags, num_threads);
   return flags.races ? gpu::make_checked_backend(options) : gpu::make_emulated_backend(options);

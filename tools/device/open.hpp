@@ -15,11 +15,12 @@ struct DeviceFlags {
   std::string kv = "bf16";        // the latent cache: bf16 or fp8
 };
 
-// Throws InputError for an order or a device that is not there.
+// Throws InputError for an order or a device that is not there, DeviceError with CUDA's words.
 std::unique_ptr<gpu::Backend> open_device(const DeviceFlags& flags, int num_threads);
 // How the flags want an emulated device to behave. Throws InputError for an unknown order.
 gpu::emulation::Options emulation_options(const DeviceFlags& flags, int num_threads);
-// Is there a GPU that this program can use?
-bool has_cuda_device();
+// Why there is no GPU that this program can use; empty: there is one. open_cuda.cpp, or no_cuda.cpp in a program built without nvcc.
+std::string why_no_cuda();
+std::unique_ptr<gpu::Backend> open_cuda();
 
 }  // namespace tools

@@ -168,6 +168,7 @@ bool has_ranks(const InferFlags& flags, const model::ModelConfig& config) {
   if (flags.comm == "threads" && layout_of(flags.layout, config).num_ranks() == 1) {
     return false;
   }
+  check_one_gpu(flags.device);
   for (const auto& [option, is_given] : {std::pair{"--trace", !flags.trace_file.empty()},
                                          {"--trace-routing", !flags.routing_file.empty()},
                                          {"--logprobs", flags.num_logprobs > 0}}) {

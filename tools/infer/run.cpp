@@ -234,7 +234,7 @@ int run_infer(InferFlags flags) {
   const model::ModelConfig& config = checkpoint.weights->config();
   flags.mode = resolved(flags.mode, config);
   if (flags.device == "auto") {
-    flags.device = has_cuda_device() ? "cuda" : "cpu";
+    flags.device = why_no_cuda().empty() ? "cuda" : "cpu";
   }
   if (flags.num_drafts > 0 && config.num_nextn_predict_layers == 0) {
     model::throw_input_error("--mtp {}: the model has no MTP layer (num_nextn_predict_layers 0)", flags.num_drafts);

@@ -6,7 +6,6 @@
 #include <cuda_runtime.h>
 
 #include <cstdint>
-#include <stdexcept>
 
 #include "gpu/portable/cuda/launch.cuh"
 #include "gpu/portable/cuda/ptx_async.cuh"
@@ -15,7 +14,7 @@ namespace gpu::DSV3_BACKEND {
 
 using TensorMap = CUtensorMap;
 
-// Throws runtime_error when the driver has no such function or refuses the map.
+// Throws DeviceError when the driver has no such function or refuses the map.
 inline TensorMap make_tensor_map(
     const void* start, int64_t num_rows, int64_t row_bytes, int64_t row_stride_bytes, int box_rows) {
   constexpr unsigned kVersion = 12000;
@@ -24,7 +23,7 @@ inline TensorMap make_tensor_map(
   check_call(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, kVersion, cudaEnableDefault, &found),
              "cuTensorMapEncodeTiled");
   if (found != cudaDriverEntryPointSuccess) {
-    throw std::runtime_error("cuTensorMapEncodeTiled: the driver does not have it");
+    throw DeviceError("cuTensorMapEncodeTiled: the driver does not have it");
   }
   TensorMap map;
   const cuuint64_t lengths[] = {static_cast<cuuint64_t>(row_bytes), static_cast<cuuint64_t>(num_rows)};
@@ -45,7 +44,7 @@ inline TensorMap make_tensor_map(
                                                                     CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
                                                                     CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (status != CUDA_SUCCESS) {
-    throw std::runtime_error("cuTensorMapEncodeTiled refuses the map");
+    throw DeviceError("cuTensorMapEncodeTiled refuses the map");
   }
   return map;
 }

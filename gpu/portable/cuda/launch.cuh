@@ -3,10 +3,10 @@
 
 #include <cuda_runtime.h>
 
-#include <stdexcept>
 #include <string>
 
 #include "gpu/portable/backend.hpp"
+#include "gpu/portable/require.hpp"
 
 namespace gpu::DSV3_BACKEND {
 
@@ -24,11 +24,11 @@ struct LaunchShape {
 
 inline void check_call(cudaError_t status, const char* what) {
   if (status != cudaSuccess) {
-    throw std::runtime_error(std::string(what) + ": " + cudaGetErrorString(status));
+    throw DeviceError(std::string(what) + ": " + cudaGetErrorString(status));
   }
 }
 
-// Throws runtime_error with CUDA's words when the device refuses the launch.
+// Throws DeviceError with CUDA's words when the device refuses the launch.
 template <typename Arguments>
 void launch(Stream stream, const LaunchShape& shape, void (*kernel)(Arguments), const Arguments& arguments) {
   constexpr int64_t kSharedBytesWithoutAsking = 48 << 10;

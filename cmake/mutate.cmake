@@ -1,0 +1,13 @@
+# cmake -DID= -DSOURCE= -DDIR= -DOUT= -P mutate.cmake: SOURCE with the text of DIR/find.txt replaced by that of DIR/replace.txt, as OUT.
+file(READ ${SOURCE} text)
+file(READ ${DIR}/find.txt find)
+file(READ ${DIR}/replace.txt replace)
+if(NOT find STREQUAL "")
+  string(FIND "${text}" "${find}" first)
+  string(FIND "${text}" "${find}" last REVERSE)
+  if(first EQUAL -1 OR NOT first EQUAL last)
+    message(FATAL_ERROR "mutant ${ID}: has to be in ${SOURCE} once, so the list of mutants needs an update: ${find}")
+  endif()
+  string(REPLACE "${find}" "${replace}" text "${text}")
+endif()
+file(WRITE ${OUT} "${text}")

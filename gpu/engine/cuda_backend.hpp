@@ -1,0 +1,19 @@
+// The engine's back end on a CUDA device. Built with DSV3_CUDA alone, and linked by whoever opens devices (tools/device); free of CUDA's
+// headers, so that any compiler can include it. Nothing of it has run on a GPU yet.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "gpu/engine/backend.hpp"
+
+namespace gpu {
+
+// Why there is no CUDA device that this program could use, in CUDA's words; empty: there is one.
+std::string why_no_cuda_device();
+
+// The first device that CUDA shows (CUDA_VISIBLE_DEVICES chooses). One stream; uploads go through pinned memory. Throws DeviceError with
+// CUDA's words here and in every call; what a kernel did wrong appears at the next call that waits.
+std::unique_ptr<Backend> make_cuda_backend();
+
+}  // namespace gpu

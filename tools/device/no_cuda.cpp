@@ -1,0 +1,15 @@
+// In place of open_cuda.cpp in a program built without nvcc.
+#include "model/check.hpp"
+#include "tools/device/open.hpp"
+
+namespace tools {
+
+std::string why_no_cuda() {
+  return "this program was built without CUDA (cmake -DDSV3_CUDA=ON)";
+}
+
+std::unique_ptr<gpu::Backend> open_cuda() {
+  model::throw_input_error("--device cuda: {}", why_no_cuda());
+}
+
+}  // namespace tools
