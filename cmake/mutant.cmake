@@ -68,7 +68,7 @@ endfunction()
 # The same for kernels between ranks, whose tests take a launcher from a header.
 # dsv3_mutant_header(<name> <kernel> FIND <line> REPLACE <text>): the kernel's header with one line changed, as mutants/<name>.cuh in the
 # generated headers, in namespace gpu::DSV3_BACKEND::<name>. It takes the arguments of the original. The line has to be there once.
-function(dsv3_kernel_mutant name kernel)
+function(dsv3_mutant_header name kernel)
   cmake_parse_arguments(PARSE_ARGV 2 ARG "" "FIND;REPLACE" "")
   set(source ${PROJECT_SOURCE_DIR}/gpu/kernels/${kernel}.cuh)
   set_property(DIRECTORY ${PROJECT_SOURCE_DIR} APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${source})
