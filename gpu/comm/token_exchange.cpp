@@ -28,7 +28,7 @@ TokenExchange::TokenExchange(Communicator& ranks, ExchangeFormat format)
 
 // Elements, scales, and for each slot the receiver's expert.
 int64_t TokenExchange::message_bytes() const {
-  return format_.row_bytes + format_.num_scales * int64_t{sizeof(float)} + format_.k * int64_t{sizeof(int32_t)};
+  return token_bytes() + format_.k * int64_t{sizeof(int32_t)};
 }
 
 void TokenExchange::dispatch(const Tokens& tokens, const Received& received) {
@@ -65,6 +65,8 @@ void TokenExchange::dispatch(const Tokens& tokens, const Received& received) {
       outgoing.insert(outgoing.end(), ids.begin(), ids.end());
     }
   }
+  const auto own = static_cast<size_t>(ranks_.rank());
+  counts_.num_sent_tokens += sum(num_sent) - num_sent[own];
   const std::vector<int64_t> ones(num_ranks, int64_t{sizeof(int64_t)});
   num_received_.assign(num_ranks, 0);
   ranks_.all_to_all(num_sent.data(), ones, num_received_.data(), ones, Element::kByte);
@@ -113,6 +115,8 @@ void TokenExchange::give_back(const std::byte* expert_rows, const int32_t* row_o
     }
     num_returned[rank] = static_cast<int64_t>(sent_slots_[rank].size());
   }
+  counts_.num_computed_rows += sum(num_sent);
+  counts_.num_returned_rows += sum(num_sent) - num_sent[static_cast<size_t>(ranks_.rank())];
   std::vector<std::byte> incoming(static_cast<size_t>(sum(num_returned) * len));
   ranks_.all_to_all(outgoing.data(), times(num_sent, len), incoming.data(), times(num_returned, len), Element::kByte);
   const std::byte* from = incoming.data();

@@ -43,6 +43,17 @@ class TokenExchange {
   // the capacity.
   void dispatch(const Tokens& tokens, const Received& received);
 
+  // Of all calls so far.
+  struct Counts {
+    int64_t num_sent_tokens = 0;    // to other ranks: one for each token and rank that has experts of it
+    int64_t num_computed_rows = 0;  // outputs that this rank's experts gave, its own tokens' included
+    int64_t num_returned_rows = 0;  // of these, to other ranks
+  };
+  [[nodiscard]] const Counts& counts() const { return counts_; }
+  // Of what travels: a token with its scales, an output.
+  [[nodiscard]] int64_t token_bytes() const { return format_.row_bytes + format_.num_scales * int64_t{sizeof(float)}; }
+  [[nodiscard]] int64_t output_bytes() const { return format_.output_bytes; }
+
   // Collective, after dispatch(). expert_rows: outputs, row_of_slot [capacity, k]: where that of a received slot lies.
   // returned [count, k, output_bytes]: those of the rank's own tokens; what belongs to no expert stays as it is.
   void give_back(const std::byte* expert_rows, const int32_t* row_of_slot, std::byte* returned);
@@ -56,6 +67,7 @@ class TokenExchange {
   std::vector<std::vector<int64_t>> sent_slots_;  // to each rank: token * k + slot, ascending
   std::vector<int64_t> num_received_;             // tokens, by source
   std::vector<int32_t> received_experts_;         // [tokens received, k]
+  Counts counts_;
 };
 
 }  // namespace gpu::comm

@@ -87,6 +87,8 @@ class Engine {
   [[nodiscard]] const model::ModelConfig& config() const { return config_; }
   [[nodiscard]] const EngineOptions& options() const { return options_; }
   [[nodiscard]] const Shard& shard() const { return shard_; }
+  // What this rank sent and computed for the routed experts; null when it has all of them.
+  [[nodiscard]] const comm::TokenExchange* exchange() const { return ranks_.exchange.get(); }
 
  private:
   // The inputs of a step as they are uploaded; kept until the device has read them.

@@ -2,10 +2,14 @@
 // in what ranks exchange is found, with op and rank.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <mutex>
 
 #include "gpu/engine/scheduler.hpp"
+#include "simulator/dispatch_matrix.hpp"
+#include "simulator/placement.hpp"
+#include "simulator/traffic.hpp"
 #include "tests/tools/verifier.hpp"
 #include "tools/common.hpp"
 #include "tools/device/engine_dump.hpp"
@@ -177,6 +181,73 @@ TEST(EngineRanks, AWrongMapOfRanks_IsFound) {
   ASSERT_NE(verdict.first_divergence(), nullptr);
   EXPECT_NE(verdict.first_divergence()->op.find("layer.1.moe.expert."), std::string::npos)
       << verdict.first_divergence()->op;
+}
+
+// The trained model's own text on four ranks: what each of them sends and computes for its experts is what the simulator replays from the
+// same routing, token by token.
+TEST(EngineRanks, SendAndComputeWhatTheSimulatorReplays) {
+  constexpr int64_t kNumRanks = 4;
+  RecordJob job;
+  job.mode = resolved({}, mini().checkpoint().config());
+  std::vector<std::vector<int32_t>> sequences;
+  for (int32_t first = 0; first < kNumRanks; ++first) {
+    std::vector<int32_t> ids{260, 584, 270, 260, 341, 470, 322, 373, 13, 551, 527, 19};
+    std::rotate(ids.begin(), ids.begin() + 2 * first, ids.end());
+    sequences.push_back(std::move(ids));
+  }
+  job.cases = {{.name = "b4", .sequences = sequences}};
+  job.num_threads = 2;
+  const auto golden = record(mini().checkpoint(), job);
+  std::vector<gpu::comm::TokenExchange::Counts> counts(kNumRanks);
+  int64_t token_bytes = 0;
+  const auto gathered =
+      dump_ranks(mini().checkpoint(),
+                 golden.manifest,
+                 [] { return gpu::make_emulated_backend({}); },
+                 {.layout = {.ep = kNumRanks, .dp = kNumRanks}, .on_done = [&](const gpu::Engine& engine) {
+                    const auto rank = static_cast<size_t>(engine.shard().ep_rank);
+                    counts[rank] = engine.exchange()->counts();
+                    if (rank == 0) {
+                      token_bytes = engine.exchange()->token_bytes();
+                    }
+                  }});
+  const auto& config = mini().checkpoint().config();
+  EXPECT_EQ(
+      token_bytes,
+      simulator::copy_bytes(config.hidden_size).dispatch + simulator::copy_bytes(config.hidden_size).dispatch_scales);
+  const auto placement =
+      simulator::contiguous_placement(config.n_routed_experts, kNumRanks, config.n_routed_experts, false);
+  std::vector<gpu::comm::TokenExchange::Counts> replayed(kNumRanks);
+  int64_t num_layers = 0;
+  for (const auto& [name, ids] : gathered.dump.tensors) {
+    if (!name.ends_with(".moe.topk_ids")) {
+      continue;
+    }
+    ++num_layers;
+    simulator::TraceLayer layer;
+    for (int64_t token = 0; token < ids.num_rows(); ++token) {
+      const auto chosen =
+          ids.codes<int32_t>().subspan(static_cast<size_t>(token * ids.row_len()), static_cast<size_t>(ids.row_len()));
+      layer.tokens.push_back({-1, {chosen.begin(), chosen.end()}});
+    }
+    const auto matrix = simulator::dispatch_matrix(layer, placement, kNumRanks);
+    for (size_t from = 0; from < kNumRanks; ++from) {
+      for (size_t to = 0; to < kNumRanks; ++to) {
+        replayed[to].num_computed_rows += matrix.copies[from][to];
+        if (from != to) {
+          replayed[from].num_sent_tokens += matrix.tokens[from][to];
+          replayed[to].num_returned_rows += matrix.copies[from][to];
+        }
+      }
+    }
+  }
+  EXPECT_EQ(num_layers, config.num_hidden_layers - config.first_k_dense_replace);
+  for (size_t rank = 0; rank < kNumRanks; ++rank) {
+    EXPECT_EQ(counts[rank].num_sent_tokens, replayed[rank].num_sent_tokens) << rank;
+    EXPECT_EQ(counts[rank].num_computed_rows, replayed[rank].num_computed_rows) << rank;
+    EXPECT_EQ(counts[rank].num_returned_rows, replayed[rank].num_returned_rows) << rank;
+    EXPECT_GT(counts[rank].num_sent_tokens, 0) << rank;
+  }
 }
 
 // What a scheduler on each rank generates, as the first rank of each data-parallel group tells it.

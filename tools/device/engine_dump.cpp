@@ -156,6 +156,9 @@ golden::Dump dump_rank(const model::WeightSource& weights,
     runner.run(step, recorder);
     dump.tensors.insert(recorder.tensors().begin(), recorder.tensors().end());
   }
+  if (job.on_done) {
+    job.on_done(engine);
+  }
   return dump;
 }
 

@@ -19,6 +19,8 @@ struct EngineDumpJob {
   std::vector<std::string> cases = {};  // empty: all; those they follow run as well
   bool fp8_cache = false;
   model::ParallelLayout layout = {};
+  // Each rank's engine when it has run all cases, on the rank's thread.
+  std::function<void(const gpu::Engine& engine)> on_done = {};
   // What each rank of a layout is given in place of its communicator: where a test plants a fault.
   std::function<std::unique_ptr<gpu::comm::Communicator>(gpu::comm::Communicator& world)> wrap = {};
   std::function<void(const std::string& line)> on_progress = {};
