@@ -6,6 +6,7 @@
 #include "reference/simd/kernels.hpp"
 #include "tools/bench/host_bench.hpp"
 #include "tools/bench/kernel_bench.hpp"
+#include "tools/bench/links_bench.hpp"
 #include "tools/bench/machine.hpp"
 #include "tools/bench/records.hpp"
 #include "tools/bench/reference_bench.hpp"
@@ -162,7 +163,7 @@ void add_reference(CLI::App& app, ReferenceFlags& flags) {
 }  // namespace tools
 
 int main(int argc, char** argv) {
-  CLI::App app{"Measures the CPU reference, this machine and the simulator; counts what the kernels move.",
+  CLI::App app{"Measures the CPU reference, this machine, its ranks and the simulator; counts what the kernels move.",
                "dsv3-bench"};
   tools::describe(app, "Each subcommand has a --help of its own.");
   app.require_subcommand(1);
@@ -175,11 +176,14 @@ int main(int argc, char** argv) {
   auto* kernels = app.add_subcommand(
       "kernels", "bytes that each decode kernel moves at DeepSeek-V3's shapes, beside the least that it has to");
   const auto run_kernels = tools::add_kernel_bench(*kernels);
+  auto* links = app.add_subcommand("links", "collectives, dispatch and combine over each way of connecting ranks");
+  const auto run_links = tools::add_links_bench(*links);
   auto* simulator = app.add_subcommand("simulator", "how long the simulator's own jobs take");
   const auto run_simulator = tools::add_simulator_bench(*simulator);
   return tools::run_main(app, argc, argv, [&] {
     return host->parsed()        ? run_host()
            : kernels->parsed()   ? run_kernels()
+           : links->parsed()     ? run_links()
            : simulator->parsed() ? run_simulator()
                                  : tools::run_reference(flags);
   });

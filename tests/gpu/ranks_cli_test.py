@@ -1,6 +1,7 @@
 """dsv3-infer and dsv3-verify on several ranks: threads of one process and processes of mpirun give what one rank gives, layouts that do
 not fit are refused in one line, and a rank that is killed ends the job."""
 
+import json
 import os
 import pathlib
 import signal
@@ -75,6 +76,30 @@ class Ranks(unittest.TestCase):
                 self.assertEqual(len(result.stderr.splitlines()), 1, result.stderr)
                 self.assertIn(words, result.stderr)
                 self.assertEqual(result.stdout, "")
+
+    def test_links_are_measured_over_threads_and_processes(self):
+        bench = [str(BIN / "dsv3-bench"), "links", "--json", "--min-time", "0.001", "--repetitions", "2"]
+        bench += ["--min-bytes", "4096", "--max-bytes", "4096", "--tokens", "2"]
+        for command, comm in (
+            ([*bench, "--ranks", "3"], "threads"),
+            (["mpirun", "-np", "3", *bench, "--comm", "mpi"], "mpi"),
+        ):
+            with self.subTest(comm=comm):
+                result = run(command, env=MPI_ENVIRONMENT)
+                self.assertEqual(result.returncode, 0, result.stderr)
+                table = json.loads(result.stdout)
+                self.assertEqual((table["comm"], table["ranks"]), (comm, 3))
+                rows = {row["collective"]: row for row in table["rows"]}
+                self.assertEqual(
+                    list(rows),
+                    ["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "send", "dispatch", "combine"],
+                )
+                self.assertEqual(rows["all_reduce"]["sent_bytes"], 4096 * 2)
+                self.assertEqual(rows["all_gather"]["sent_bytes"], 341 * 4 * 2)
+                self.assertEqual(rows["send"]["sent_bytes"], 4096)
+                self.assertTrue(all(row["time_us"] > 0 for row in rows.values()))
+                all_reduce = rows["all_reduce"]
+                self.assertAlmostEqual(all_reduce["busbw_gb_per_s"], all_reduce["algbw_gb_per_s"] * 4 / 3)
 
     def test_a_rank_that_is_killed_ends_the_job(self):
         command = ["mpirun", "-np", "4", *INFER, "--max-new-tokens", "200", "--comm", "mpi", "--dp", "4"]
