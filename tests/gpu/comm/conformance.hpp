@@ -428,54 +428,57 @@ TEST_P(Conformance, TwoQueues_DoNotHoldEachOtherUp) {
   });
 }
 
-// Calls of one group in two queues in turns. Every second rank's first queue is slow to begin, on the other ranks the second one: they
-// come to the calls in different orders, and still each call meets its own.
+// Each call twice, in two queues, of which every second rank's first one and the other ranks' second one are slow to begin: ranks come to
+// the two calls in different orders, and still each meets its own. Copy c of a value is 1000 c larger.
 TEST_P(Conformance, OneGroup_MeetsAcrossItsQueues) {
   run_ranks(GetParam(), [](Communicator& group) {
     const int n = group.size();
+    const int rank = group.rank();
     const auto each = static_cast<size_t>(n);
     const std::vector<int64_t> one_each(each, 1);
-    std::vector<int32_t> mine(each);
-    std::iota(mine.begin(), mine.end(), 10 * group.rank());  // for rank r: 10 times this one plus r
-    int32_t sum = 1;
-    int32_t part_of_sum = -1;
-    int32_t from_first = group.rank() == 0 ? 7 : -1;
-    int32_t passed = group.rank() == 0 ? 9 : -1;
-    std::vector<int32_t> gathered(each);
-    std::vector<int32_t> exchanged(each);
-    {
+    struct Values {
+      std::vector<int32_t> mine;  // for rank r: 10 times this rank plus r
+      std::vector<int32_t> all;
+      int32_t one = 0;
+    };
+    const auto twice = [&](const std::function<void(Values&)>& call) {
+      std::vector<Values> copies(2, {std::vector<int32_t>(each), std::vector<int32_t>(each), 0});
       QueueThread queues[2];
-      queues[group.rank() % 2].queue()([] { std::this_thread::sleep_for(std::chrono::milliseconds(5)); });
-      int num_calls = 0;
-      const auto next_queue = [&] { group.set_queue(queues[num_calls++ % 2].queue()); };
-      next_queue();
-      group.all_reduce(&sum, &sum, 1, Element::kI32);
-      next_queue();
-      group.all_gather(mine.data(), gathered.data(), 1, Element::kI32);
-      next_queue();
-      group.reduce_scatter(mine.data(), &part_of_sum, 1, Element::kI32);
-      next_queue();
-      group.all_to_all(mine.data(), one_each, exchanged.data(), one_each, Element::kI32);
-      next_queue();
-      group.broadcast(&from_first, 1, Element::kI32, 0);
-      next_queue();
-      group.barrier();
-      next_queue();
-      if (n > 1 && group.rank() == 0) {
-        group.send(&passed, 1, Element::kI32, 1);
-      } else if (group.rank() == 1) {
-        group.receive(&passed, 1, Element::kI32, 0);
+      queues[rank % 2].queue()([] { std::this_thread::sleep_for(std::chrono::milliseconds(4)); });
+      for (int copy = 0; copy < 2; ++copy) {
+        auto& values = copies[static_cast<size_t>(copy)];
+        std::iota(values.mine.begin(), values.mine.end(), 1000 * copy + 10 * rank);
+        values.one = 1000 * copy + rank;
+        group.set_queue(queues[copy].queue());
+        call(values);
       }
       queues[0].finish();
       queues[1].finish();
-    }
-    EXPECT_EQ(sum, n);
-    EXPECT_EQ(part_of_sum, 10 * n * (n - 1) / 2 + n * group.rank());
-    EXPECT_EQ(from_first, 7);
-    EXPECT_EQ(passed, group.rank() < 2 ? 9 : -1);
-    for (int other = 0; other < n; ++other) {
-      EXPECT_EQ(gathered[static_cast<size_t>(other)], 10 * other);
-      EXPECT_EQ(exchanged[static_cast<size_t>(other)], 10 * other + group.rank());
+      return copies;
+    };
+    const auto reduced = twice([&](Values& v) { group.all_reduce(&v.one, &v.one, 1, Element::kI32); });
+    const auto scattered = twice([&](Values& v) { group.reduce_scatter(v.mine.data(), &v.one, 1, Element::kI32); });
+    const auto gathered = twice([&](Values& v) { group.all_gather(v.mine.data(), v.all.data(), 1, Element::kI32); });
+    const auto exchanged =
+        twice([&](Values& v) { group.all_to_all(v.mine.data(), one_each, v.all.data(), one_each, Element::kI32); });
+    const auto sent = twice([&](Values& v) { group.broadcast(&v.one, 1, Element::kI32, n - 1); });
+    const auto passed = twice([&](Values& v) {
+      if (n > 1 && rank == 0) {
+        group.send(&v.one, 1, Element::kI32, 1);
+      } else if (rank == 1) {
+        group.receive(&v.one, 1, Element::kI32, 0);
+      }
+    });
+    for (int copy = 0; copy < 2; ++copy) {
+      const auto c = static_cast<size_t>(copy);
+      EXPECT_EQ(reduced[c].one, 1000 * copy * n + n * (n - 1) / 2);
+      EXPECT_EQ(scattered[c].one, 1000 * copy * n + 10 * n * (n - 1) / 2 + n * rank);
+      EXPECT_EQ(sent[c].one, 1000 * copy + n - 1);
+      EXPECT_EQ(passed[c].one, 1000 * copy + (rank < 2 ? 0 : rank));
+      for (int other = 0; other < n; ++other) {
+        EXPECT_EQ(gathered[c].all[static_cast<size_t>(other)], 1000 * copy + 10 * other);
+        EXPECT_EQ(exchanged[c].all[static_cast<size_t>(other)], 1000 * copy + 10 * other + rank);
+      }
     }
   });
 }
