@@ -24,7 +24,7 @@ constexpr std::string_view kConfigSizes[] = {"q_lora_rank",
                                              "moe_intermediate_size"};
 
 // Each entry of "repeats" may double the rows.
-constexpr size_t kMaxRows = 10'000;
+constexpr size_t kMaxRows = 2'000;
 
 constexpr std::string_view kMinusLayers = "-num_hidden_layers";
 

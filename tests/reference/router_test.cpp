@@ -243,5 +243,29 @@ TEST(Router, EveryOrderOfEightScores_MatchesBruteForce) {
   }
 }
 
+// Experts under other names, without ties: groups change places, and experts inside each group. The choice is the same under the new
+// names, in the same order, with the same weights.
+TEST(Router, RelabelledExperts_AreChosenUnderTheirNewNames) {
+  Router router(12, 3, 2, 4);
+  const std::vector<float> scores{0.31f, 0.72f, 0.11f, 0.54f, 0.93f, 0.42f, 0.24f, 0.66f, 0.85f, 0.05f, 0.37f, 0.48f};
+  const std::vector<float> bias{0.06f, -0.2f, 0.3f, -0.01f, -0.43f, 0.17f, 0.02f, -0.12f, -0.5f, 0.22f, 0.11f, -0.03f};
+  const std::vector<int32_t> new_name{9, 11, 8, 10, 2, 0, 3, 1, 7, 4, 6, 5};
+  std::vector<float> new_scores(12);
+  std::vector<float> new_bias(12);
+  for (size_t e = 0; e < 12; ++e) {
+    new_scores[static_cast<size_t>(new_name[e])] = scores[e];
+    new_bias[static_cast<size_t>(new_name[e])] = bias[e];
+  }
+  router.set_bias(bias);
+  Ids expected = router.experts(row(scores));
+  const auto expected_weights =
+      router.run(model::OpKind::kRouterWeights, {row(scores), i32({1, 4}, {expected.begin(), expected.end()})});
+  std::ranges::transform(expected, expected.begin(), [&](int32_t e) { return new_name[static_cast<size_t>(e)]; });
+  router.set_bias(new_bias);
+  EXPECT_EQ(router.experts(row(new_scores)), expected);
+  const auto weights = router.run(model::OpKind::kRouterWeights, {row(new_scores), i32({1, 4}, expected)});
+  EXPECT_EQ(numbers(weights), numbers(expected_weights));
+}
+
 }  // namespace
 }  // namespace reference

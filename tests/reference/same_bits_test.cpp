@@ -4,6 +4,7 @@
 
 #include "reference/numerics/environment.hpp"
 #include "reference/simd/kernels.hpp"
+#include "reference/tensor_core/linear_recipes.hpp"
 #include "reference/transformer.hpp"
 #include "tests/reference/bits_of_runs.hpp"
 
@@ -158,7 +159,10 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Combine(::testing::Values(Mode{"v32_fp8", v32_rules(Gemm::kFp8, model::ScaleFormat::kFp32)},
                                          Mode{"v32_fp8_ue8m0", v32_rules(Gemm::kFp8, model::ScaleFormat::kUe8m0)},
                                          Mode{"v32_bf16", v32_rules(Gemm::kBf16, model::ScaleFormat::kFp32)},
-                                         Mode{"exact", exact_rules()}),
+                                         Mode{"exact", exact_rules()},
+                                         Mode{"hopper",
+                                              with_recipe(v32_rules(Gemm::kFp8, model::ScaleFormat::kFp32),
+                                                          tensor_core::find_linear_recipe("hopper"))}),
                        ::testing::Values(AttentionForm::kExpanded, AttentionForm::kAbsorbed)),
     [](const auto& instance) {
       return std::get<0>(instance.param).name +
