@@ -18,6 +18,8 @@ double real(int64_t value) {
 constexpr double kKernelsPerLayer = 25;
 constexpr double kLaunchUs = 5;
 
+constexpr size_t kMostLeaves = 24;  // of a step, so that they are put down in one place
+
 }  // namespace
 
 StepModel::StepModel(const model::ModelConfig& config,
@@ -133,6 +135,7 @@ StepCost StepModel::decode(const DecodePoint& point) const {
   const Tokens tokens = decode_tokens(point);
   const double layers = real(config_.num_hidden_layers);
   StepCost cost;
+  cost.leaves.reserve(kMostLeaves);
   add_attention(cost, {.sequences = point.sequences / halves, .kv_len = point.kv_len});
   add_ffn(cost, tokens);
   add_collectives(cost, tokens);
@@ -164,6 +167,7 @@ StepCost StepModel::prefill(const PrefillPoint& point) const {
   const double layers = real(config_.num_hidden_layers);
   const double weights = attention_weights(config_, heads);
   StepCost cost;
+  cost.leaves.reserve(kMostLeaves);
   add(cost,
       StepPart::kAttentionProjections,
       layers,

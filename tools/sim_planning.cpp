@@ -63,6 +63,36 @@ SimCommand add_search(CLI::App& app) {
                    "instead, the command that starts sglang or vllm in the layout with most tokens/s a GPU")
       ->check(CLI::IsMember({"sglang", "vllm"}));
   add_output(*command, flags->deployment.output);
+  command->footer(
+      "\nExample:\n"
+      "  $ dsv3-sim search --gpu h200 --gpus 8 --decode-only --tpot 9\n"
+      "  tokens/s a GPU, both axes logarithmic\n"
+      "        29 |*\n"
+      "           |\n"
+      "           |\n"
+      "           |\n"
+      "           |\n"
+      "           |\n"
+      "           |\n"
+      "           |\n"
+      "           |\n"
+      "           |\n"
+      "           |\n"
+      "           |\n"
+      "           |\n"
+      "        16 |                                                           *\n"
+      "           +------------------------------------------------------------\n"
+      "            116                                                      128 tokens/s a user\n"
+      "\n"
+      "  Layouts that no other beats, of 55 points\n"
+      "    layout           workers  prefill  GPUs  sequences  requests  tokens/s  tokens/s  a token  90 % from     to "
+      " first token  memory  redundant\n"
+      "                                             a DP rank              a user     a GPU       ms         ms     ms "
+      "          ms      GB    experts\n"
+      "    tp8 pp1 dp1 ep1        1  -           8          1         1     127.9      16.0     7.82       6.42   9.53 "
+      "         344    87.6          0\n"
+      "    tp8 pp1 dp1 ep1        1  -           8          2         2     116.3      29.1     8.60       7.05  10.47 "
+      "         345    87.9          0\n");
   return {command, [flags] { return run_search(*flags); }};
 }
 
@@ -96,6 +126,20 @@ SimCommand add_compare(CLI::App& app) {
   command->add_option("A", flags->a, "a preset, with flags of estimate behind it in quotes")->required();
   command->add_option("B", flags->b, "the same")->required();
   add_output(*command, flags->output);
+  command->footer(
+      "\nExample:\n"
+      "  $ dsv3-sim compare h200-tp8 \"h200-tp8 --hbm x1.4\" --table parts\n"
+      "  A decode step, parts that differ\n"
+      "    part                         A      B   B - A\n"
+      "                                ms     ms      ms\n"
+      "    ffn: experts            10.335  7.382  -2.953\n"
+      "    attention: cache         2.350  1.685  -0.665\n"
+      "    engine: in the stream    0.963  0.770  -0.193\n"
+      "    attention: projections   0.690  0.509  -0.181\n"
+      "    ffn: shared expert       0.083  0.060  -0.024\n"
+      "    ffn: router              0.297  0.280  -0.017\n"
+      "    head: head               0.062  0.046  -0.017\n"
+      "    ffn: dense layers        0.081  0.070  -0.011\n");
   return {command, [flags] {
             print_tables(simulator::comparison_tables(compared(flags->a), compared(flags->b)), flags->output);
             return kExitOk;
@@ -108,6 +152,23 @@ SimCommand add_sensitivity(CLI::App& app) {
   const auto flags = std::make_shared<DeploymentFlags>();
   add_deployment(*command, *flags);
   add_output(*command, flags->output);
+  command->footer(
+      "\nExample:\n"
+      "  $ dsv3-sim sensitivity --preset h200-tp8\n"
+      "  Mean time per token, 31.46 ms: its slope\n"
+      "    parameter               value  unit        slope       1 % more\n"
+      "                                             ms/unit  % of the time\n"
+      "    memory rate              4800  GB/s    -0.003353         -0.512\n"
+      "    NVLink                    450  GB/s    -0.009549         -0.137\n"
+      "    network of a GPU           50  GB/s     0.000000          0.000\n"
+      "    BF16 peak                 989  TFLOPS  -0.001028         -0.032\n"
+      "    FP8 peak                 1979  TFLOPS  -0.001439         -0.091\n"
+      "    host time of a step      1050  us       0.001000          0.033\n"
+      "    stream factor            1.05  1       19.257170          0.643\n"
+      "    prefill factor           3.48  1        2.927057          0.324\n"
+      "    requests in the system     32  1        0.591386          0.602\n"
+      "    prompt                   4096  tokens   0.002668          0.347\n"
+      "    answer                   1024  tokens  -0.009705         -0.316\n");
   return {command, [flags] {
             const simulator::Deployment deployment = deployment_of(*flags);
             const auto fits = fits_of(*flags, deployment);

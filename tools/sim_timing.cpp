@@ -38,6 +38,25 @@ SimCommand add_estimate(CLI::App& app) {
   const auto flags = std::make_shared<DeploymentFlags>();
   add_deployment(*command, *flags);
   add_output(*command, flags->output);
+  command->footer(
+      "\nExample:\n"
+      "  $ dsv3-sim estimate --preset h200-tp8 --table costs\n"
+      "  A decode step, largest first\n"
+      "    part                         time  share  floor\n"
+      "                                   ms      %     ms\n"
+      "    ffn: experts               10.335   48.6  8.276\n"
+      "    attention: fixed            2.923   13.7      -\n"
+      "    attention: cache            2.350   11.0  2.159\n"
+      "    ffn: experts, fixed         1.222    5.7      -\n"
+      "    communication: all-reduce   1.213    5.7  0.124\n"
+      "    engine: host                1.050    4.9      -\n"
+      "    engine: in the stream       0.963    4.5      -\n"
+      "    attention: projections      0.690    3.2  0.466\n"
+      "    ffn: router                 0.297    1.4  0.050\n"
+      "    ffn: shared expert          0.083    0.4  0.067\n"
+      "    head: head                  0.062    0.3  0.049\n"
+      "    ffn: dense layers           0.047    0.2  0.021\n"
+      "    ffn: dense layers           0.034    0.2  0.011\n");
   return {command, [flags] {
             const simulator::Deployment deployment = deployment_of(*flags);
             const auto fits = fits_of(*flags, deployment);
@@ -66,6 +85,39 @@ SimCommand add_explain(CLI::App& app) {
       "--records",
       flags->records,
       "write the decode step as op records, simulated and limit (docs/op-records.md), in place of tables");
+  command->footer(
+      "\nExample:\n"
+      "  $ dsv3-sim explain --preset h200-tp8 --table decode_step\n"
+      "  One decode step on the slowest rank\n"
+      "    group          part            calls       each    total  share    floor  bytes each  FLOPs each  formula\n"
+      "                                                 us       ms      %       ms          MB           G\n"
+      "    attention      fixed              61      47.92   2.9231   13.7        -           -           -  layers x "
+      "fixed time of the module\n"
+      "    attention      projections        61      11.32   0.6905    3.2   0.4656       36.63        2.34  layers x "
+      "|weights / memory, FLOPs / peak|_3\n"
+      "    attention      cache              61      38.52   2.3497   11.0   2.1588      169.87        5.13  layers x "
+      "|cache / memory, FLOPs / peak|_3\n"
+      "    ffn            router             58       5.12   0.2971    1.4   0.0501        4.15        0.12  MoE "
+      "layers x BF16 GEMM\n"
+      "    ffn            experts, fixed     58      21.07   1.2221    5.7        -           -           -  MoE "
+      "layers x fixed time\n"
+      "    ffn            experts            58     178.19  10.3348   48.6   8.2761      684.92        2.82  MoE "
+      "layers x |chosen experts of the average rank / memory, FLOPs / peak|_3\n"
+      "    ffn            shared expert      58       1.44   0.0832    0.4   0.0665        5.51        0.35  MoE "
+      "layers x |weights / memory, FLOPs / peak|_3\n"
+      "    ffn            dense layers        3      15.62   0.0469    0.2   0.0210       33.55        2.11  dense "
+      "layers x FP8 GEMMs\n"
+      "    ffn            dense layers        3      11.46   0.0344    0.2   0.0107       17.05        1.06  dense "
+      "layers x FP8 GEMMs\n"
+      "    communication  all-reduce        122       9.94   1.2131    5.7   0.1244        0.46           -  behind "
+      "attention and FFN\n"
+      "    head           head                1      62.44   0.0624    0.3   0.0486      233.16        7.41  BF16 "
+      "GEMM\n"
+      "    engine         in the stream       1     962.86   0.9629    4.5        -           -           -  (stream "
+      "factor - 1) x kernels\n"
+      "    engine         host                1   1,050.00   1.0500    4.9        -           -           -  once a "
+      "step\n"
+      "    total                              1  21,270.03  21.2700  100.0  11.2216           -           -\n");
   return {command, [flags] {
             const simulator::Deployment deployment = deployment_of(flags->deployment);
             const auto fits = fits_of(flags->deployment, deployment);
@@ -210,6 +262,10 @@ SimCommand add_validate(CLI::App& app) {
   add_output(*command, *output);
   const AllToAllValidation alltoall = add_alltoall_validation(*command, output);
   alltoall.option->excludes(silicon_file);
+  command->footer(
+      "\nExamples:\n"
+      "  $ dsv3-sim validate --silicon e2e_tpot_b200_b300_gb200_fp8.csv --table summary,by_group\n"
+      "  $ dsv3-sim validate --alltoall deepep_low_latency_sweep.csv --json\n");
   return {command, [flags, output, alltoall] {
             if (alltoall.option->count() > 0) {
               return alltoall.run();

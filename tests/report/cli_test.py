@@ -108,6 +108,21 @@ class ReportTest(unittest.TestCase):
         self.assertTrue(self.scenario("on a CPU")["verified"])
         self.assertFalse(self.scenario("8 x h200")["verified"])
 
+    def test_a_verdict_joins_by_the_config_it_names(self):
+        own = records(self.inputs.mini)[0]["config_hash"]
+        for config_hash, is_joined in ((own, True), ("0" * 16, False)):
+            path = self.file("named.json", json.dumps({**verdict(), "config_hash": config_hash}))
+            page = self.folder / "named.html"
+            printed = run("dsv3-report", "--records", self.inputs.mini, "--verify", path, "--out", page)
+            data = json.loads(page.read_text().split('id="data">', 1)[1].split("</script>", 1)[0])
+            self.assertEqual(any(scenario["verified"] for scenario in data["scenarios"]), is_joined)
+            self.assertEqual("another model" in printed.stderr, not is_joined)
+
+    def test_findings_about_simulated_times_are_of_modules(self):
+        found = self.scenario("32 x h800")["findings"]
+        self.assertTrue(all(row["op"] == row["phase"] for row in found["costs"]))
+        self.assertEqual({row["op"] for row in found["costs"]} - set(self.data["phases"]), set())
+
     def test_the_summary_is_short_and_answers(self):
         lines = self.summary.splitlines()
         self.assertLessEqual(len(lines), 5)

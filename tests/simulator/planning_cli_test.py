@@ -1,6 +1,7 @@
 """estimate, search, compare and sensitivity as their users call them."""
 import json
 import pathlib
+import shlex
 import tempfile
 import unittest
 
@@ -145,6 +146,12 @@ class PlanningTest(SimTestCase):
             self.assertEqual(dense[0]["each_us"], 70)  # gate and up of one of two TP ranks: 2 x 18432 / 2 columns, 16 rows
             self.assertIn("gemm_dense.csv:2: the row itself", dense[0]["source"])
             self.assertIn("fit on", next(line for line in explained if line["part"] == "experts")["source"])
+
+    def test_the_pasted_examples_are_what_the_program_prints(self):
+        for command in ("estimate", "explain", "search", "compare", "sensitivity"):
+            text = self.output(command, "--help").split("Example:\n  $ dsv3-sim ")[1].rstrip("\n").splitlines()
+            printed = self.output(*shlex.split(text[0])).splitlines()
+            self.assertEqual([line[2:] for line in text[1:]], printed, command)
 
     def test_the_pipeline_example_is_what_the_program_prints(self):
         text = self.output("pipeline", "--help").split("Example:\n  $ dsv3-sim ")[1].splitlines()
