@@ -7,6 +7,7 @@
 
 #include "golden/case_judge.hpp"
 #include "golden/case_values.hpp"
+#include "model/config_hash.hpp"
 
 namespace golden {
 namespace {
@@ -62,6 +63,7 @@ Verdict compare(const model::ModelConfig& config,
   verdict.profile = manifest.mode == "exact"       ? "exact"
                     : manifest.mode == "published" ? manifest.profile
                                                    : manifest.profile + ", mode " + manifest.mode;
+  verdict.config_hash = model::config_hash(config);
   const auto judged = chosen_cases(golden, options.cases);
   const double num_sigmas = family_wise_sigmas(element_count(dump));
   std::map<std::string, CaseValues> values;

@@ -10,34 +10,12 @@
 
 #include "golden/dump_files.hpp"
 #include "model/op_list.hpp"
+#include "model/parallel_plan.hpp"
 
 namespace golden {
 namespace {
 
-using model::OpKind;
 using model::TensorView;
-
-// What a tensor-parallel rank holds of an op's output, before the engine reduces anything further.
-enum class Shard { kReplica, kSecondDimension };
-
-Shard tensor_parallel_shard(const model::Op& op) {
-  const auto ends_with = [&](std::string_view suffix) { return op.id.ends_with(suffix); };
-  switch (op.kind) {
-    case OpKind::kRotateQuery:
-    case OpKind::kQueryLatent:
-    case OpKind::kAttentionProbs:
-    case OpKind::kAttentionLse:
-    case OpKind::kOutputLatent:
-    case OpKind::kAttentionContext:
-    case OpKind::kSwiglu:
-    case OpKind::kHead: return Shard::kSecondDimension;
-    case OpKind::kLinear:
-      return ends_with(".q_b") || ends_with(".attn.q") || ends_with(".kv_b") || ends_with(".gate") || ends_with(".up")
-                 ? Shard::kSecondDimension
-                 : Shard::kReplica;
-    default: return Shard::kReplica;
-  }
-}
 
 // The op a tensor of a dump belongs to; a part of a grouped op finds the group.
 const model::Op* find_op(const std::map<std::string, model::Op>& ops, const std::string& id) {
@@ -99,20 +77,34 @@ class Gatherer {
  public:
   Gatherer(const RankLayout& layout, GatheredDump& result) : layout_(layout), result_(result) {}
 
-  // Joins what the ranks hold of one op. Experts are whole at whoever holds them; their rows are of all tokens.
+  // Joins what the ranks hold of one op. Experts are whole at whoever holds them; their rows are of all tokens of the ranks that share
+  // the experts.
   void gather(const std::string& name, const model::Op& op, const std::vector<Holding>& holdings) {
     if (op.num_parts > 1 && layout_.ep > 1) {
-      result_.origins[name] = {0, {0}, {holdings[0].rank}};
-      result_.dump.tensors[name] = agreed(name, holdings);
+      std::vector<TensorView> groups;
+      std::vector<int64_t> ranks;
+      for (int64_t first = 0; first < layout_.stage_len(); first += layout_.ep) {
+        std::vector<Holding> group;
+        std::ranges::copy_if(holdings, std::back_inserter(group), [&](const Holding& h) {
+          const int64_t in_stage = h.rank % layout_.stage_len();
+          return first <= in_stage && in_stage < first + layout_.ep;
+        });
+        if (!group.empty()) {
+          groups.push_back(agreed(name, group));
+          ranks.push_back(group[0].rank);
+        }
+      }
+      result_.dump.tensors[name] = join(name, groups, ranks, 0);
       return;
     }
     std::vector<TensorView> groups;
     std::vector<int64_t> group_ranks;
-    const int64_t group_len = layout_.world_size() / layout_.dp;
+    const int64_t group_len = layout_.stage_len() / layout_.dp;
     for (int64_t dp_rank = 0; dp_rank < layout_.dp; ++dp_rank) {
       std::vector<Holding> group;
-      std::ranges::copy_if(
-          holdings, std::back_inserter(group), [&](const Holding& h) { return h.rank / group_len == dp_rank; });
+      std::ranges::copy_if(holdings, std::back_inserter(group), [&](const Holding& h) {
+        return h.rank % layout_.stage_len() / group_len == dp_rank;
+      });
       if (!group.empty()) {  // a DP rank without tokens dumps nothing
         groups.push_back(within_group(name, op, group));
         group_ranks.push_back(group[0].rank);
@@ -123,8 +115,8 @@ class Gatherer {
 
  private:
   TensorView within_group(const std::string& name, const model::Op& op, const std::vector<Holding>& group) {
-    const bool split = layout_.tp > 1 && tensor_parallel_shard(op) == Shard::kSecondDimension &&
-                       group[0].tensor->shape.size() > 1 && group[0].tensor->shape[1] != op.shape[1];
+    const bool split = layout_.tp > 1 && model::is_cut_over_tensor_ranks(op) && group[0].tensor->shape.size() > 1 &&
+                       group[0].tensor->shape[1] != op.shape[1];
     if (!split) {
       return agreed(name, group);
     }
@@ -191,12 +183,16 @@ class Gatherer {
 
 }  // namespace
 
-int64_t RankLayout::world_size() const {
+int64_t RankLayout::stage_len() const {
   return std::max(tp * dp, ep);
 }
 
+int64_t RankLayout::world_size() const {
+  return stage_len() * pp;
+}
+
 RankLayout parse_rank_layout(std::string_view text) {
-  static const std::regex kPart(R"((tp|ep|dp)(\d{1,5}))");
+  static const std::regex kPart(R"((tp|ep|dp|pp)(\d{1,5}))");
   const std::string whole(text);
   RankLayout layout;
   std::set<std::string> seen;
@@ -204,7 +200,7 @@ RankLayout parse_rank_layout(std::string_view text) {
   for (auto part = std::sregex_iterator(whole.begin(), whole.end(), kPart); part != std::sregex_iterator(); ++part) {
     const int64_t degree = std::stoll((*part)[2].str());
     const std::string axis = (*part)[1].str();
-    int64_t& target = axis == "tp" ? layout.tp : axis == "ep" ? layout.ep : layout.dp;
+    int64_t& target = axis == "tp" ? layout.tp : axis == "ep" ? layout.ep : axis == "dp" ? layout.dp : layout.pp;
     target = degree;
     matched += part->str().size();
     if (degree < 1 || !seen.insert(axis).second) {
@@ -212,7 +208,7 @@ RankLayout parse_rank_layout(std::string_view text) {
       break;
     }
   }
-  if (matched != whole.size() || whole.empty() || layout.world_size() % layout.dp != 0) {
+  if (matched != whole.size() || whole.empty() || layout.stage_len() % layout.dp != 0) {
     model::throw_input_error("--layout {}: expected degrees such as tp8, ep8, dp8ep8 or tp4dp2ep8", text);
   }
   return layout;

@@ -14,14 +14,17 @@
 
 namespace golden {
 
-// "tp8", "ep8", "dp8ep8", "tp4dp2ep8". World size is tp * dp, or ep where that is larger; rank = dp_rank * (world / dp) + rest.
+// "tp8", "ep8", "dp8ep8", "tp4dp2ep8", "tp2pp2". World size is pp stages of tp * dp ranks, or ep where that is larger; in a stage
+// rank = dp_rank * (stage / dp) + rest.
 // A DP rank holds its share of the tokens, in rank order; a TP rank its heads and columns; an EP rank its experts; everything else is a
 // replica. Numbers in any order, each at most once.
 struct RankLayout {
   int64_t tp = 1;
   int64_t ep = 1;
   int64_t dp = 1;
+  int64_t pp = 1;
 
+  [[nodiscard]] int64_t stage_len() const;
   [[nodiscard]] int64_t world_size() const;
 };
 

@@ -93,7 +93,8 @@ Verdict::Outcome decide(const std::vector<OpResult>& ops, bool strict) {
 }
 
 std::string to_json(const Verdict& verdict) {
-  ordered_json root{{"verdict", outcome_name(verdict.outcome)}, {"profile", verdict.profile}};
+  ordered_json root{
+      {"verdict", outcome_name(verdict.outcome)}, {"profile", verdict.profile}, {"config_hash", verdict.config_hash}};
   const OpResult* first = verdict.first_divergence();
   root["first_divergence"] = first == nullptr ? ordered_json() : to_json(*first->divergence);
   root["ops"] = ordered_json::array();

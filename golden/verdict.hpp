@@ -58,7 +58,8 @@ struct Verdict {
   enum class Outcome { kPass, kFail, kUndecided };
   Outcome outcome = Outcome::kUndecided;
   std::string profile;
-  std::vector<OpResult> ops;
+  std::string config_hash = {};  // model/config_hash of what was compared
+  std::vector<OpResult> ops = {};
   std::vector<std::string> notes = {};  // said once: tensors taken from the golden, names not understood
 
   [[nodiscard]] const OpResult* first_divergence() const;
@@ -67,7 +68,7 @@ struct Verdict {
 // Pass: every op judged, none diverged. Fail: one diverged (with `strict`, also a variant or a flip). Else undecided. Logits alone are never a pass.
 Verdict::Outcome decide(const std::vector<OpResult>& ops, bool strict);
 
-// {"verdict", "profile", "first_divergence", "ops", "undecided", "notes"} as docs/contracts.md pins it.
+// {"verdict", "profile", "config_hash", "first_divergence", "ops", "undecided", "notes"} as docs/contracts.md pins it.
 std::string to_json(const Verdict& verdict);
 // JUnit: one suite a case, one test an op.
 std::string to_junit(const Verdict& verdict);

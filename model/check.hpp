@@ -19,9 +19,23 @@ struct InputError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+// One line that fits a terminal, whatever names out of a file are in it: control characters become '?', a long tail is cut.
+inline std::string one_line(std::string message) {
+  constexpr size_t kMaxLen = 1500;
+  if (message.size() > kMaxLen) {
+    message.resize(kMaxLen);
+    message += "...";
+  }
+  for (char& symbol : message) {
+    const bool is_control = static_cast<unsigned char>(symbol) < 0x20 || symbol == 0x7F;
+    symbol = is_control ? '?' : symbol;
+  }
+  return message;
+}
+
 template <typename... Args>
 [[noreturn]] void throw_input_error(fmt::format_string<Args...> format, Args&&... args) {
-  throw InputError(fmt::format(format, std::forward<Args>(args)...));
+  throw InputError(one_line(fmt::format(format, std::forward<Args>(args)...)));
 }
 
 [[noreturn]] inline void throw_check_error(const char* file, int line, const std::string& what) {

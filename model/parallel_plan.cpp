@@ -195,6 +195,23 @@ std::vector<int64_t> ParallelPlan::holders(int64_t tensor_idx, int64_t rank) con
   return ranks;
 }
 
+bool is_cut_over_tensor_ranks(const Op& op) {
+  switch (op.kind) {
+    case OpKind::kRotateQuery:
+    case OpKind::kQueryLatent:
+    case OpKind::kAttentionProbs:
+    case OpKind::kAttentionLse:
+    case OpKind::kOutputLatent:
+    case OpKind::kAttentionContext:
+    case OpKind::kSwiglu:
+    case OpKind::kHead: return true;
+    case OpKind::kLinear:
+      return std::ranges::any_of(std::array{".q_b", ".attn.q", ".kv_b", ".gate", ".up"},
+                                 [&](const char* suffix) { return op.id.ends_with(suffix); });
+    default: return false;
+  }
+}
+
 ParallelPlan parallel_plan(const ModelConfig& config, const ParallelLayout& layout) {
   check_layout(config, layout);
   ParallelPlan plan{.config = config, .layout = layout, .tensors = tensor_catalog(config), .splits = {}};

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "model/config.hpp"
+#include "model/op_list.hpp"
 #include "model/tensor_catalog.hpp"
 
 namespace model {
@@ -77,6 +78,10 @@ struct ParallelPlan {
   // Empty when the rank has no part of the tensor.
   [[nodiscard]] std::vector<int64_t> holders(int64_t tensor_idx, int64_t rank) const;
 };
+
+// True if a tensor-parallel rank computes only its part of the op's output, along the second dimension (heads, or columns), before it
+// reduces anything; else all of it.
+bool is_cut_over_tensor_ranks(const Op& op);
 
 // Throws InputError when the layout is not possible: a degree below 1, more stages than layers, more EP ranks than experts, heads
 // or rows that do not divide, an FP8 tensor cut inside a 128x128 block. The message names tensor, dimension, extent and degree.

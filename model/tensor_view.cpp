@@ -1,5 +1,7 @@
 #include "model/tensor_view.hpp"
 
+#include <cstring>
+
 #include <fmt/ranges.h>
 
 namespace model {
@@ -31,6 +33,19 @@ TensorView slice_rows(const TensorView& tensor, int64_t begin, int64_t end) {
   result.bytes =
       tensor.bytes.subspan(static_cast<size_t>(begin) * row_bytes, static_cast<size_t>(end - begin) * row_bytes);
   return result;
+}
+
+TensorView slice_columns(const TensorView& tensor, int64_t begin, int64_t end) {
+  CHECK(0 <= begin && begin <= end && end <= tensor.row_len());
+  const int64_t width = dtype_bytes(tensor.dtype);
+  const auto part_bytes = static_cast<size_t>((end - begin) * width);
+  auto bytes = std::make_shared<std::vector<std::byte>>(static_cast<size_t>(tensor.num_rows()) * part_bytes);
+  for (int64_t row = 0; row < tensor.num_rows(); ++row) {
+    std::memcpy(bytes->data() + static_cast<size_t>(row) * part_bytes,
+                tensor.bytes.data() + (row * tensor.row_len() + begin) * width,
+                part_bytes);
+  }
+  return {tensor.dtype, {tensor.num_rows(), end - begin}, *bytes, bytes};
 }
 
 std::vector<double> to_double(const TensorView& tensor) {

@@ -55,6 +55,8 @@ TensorView make_tensor(DType dtype, Shape shape, std::vector<T> elements) {
 TensorView reshape(const TensorView& tensor, Shape shape);
 // Rows [begin, end) of the first dimension; shares the bytes.
 TensorView slice_rows(const TensorView& tensor, int64_t begin, int64_t end);
+// Columns [begin, end) of a matrix; a copy.
+TensorView slice_columns(const TensorView& tensor, int64_t begin, int64_t end);
 // All elements as numbers (exact for every dtype but I64 beyond 2^53).
 std::vector<double> to_double(const TensorView& tensor);
 

@@ -162,6 +162,9 @@ struct Rules {
   LinearSum linear_sum = LinearSum::kWrittenOrder;
   std::shared_ptr<const tensor_core::Recipe> recipe =
       {};  // of kTensorCore; its promotion takes the place of `association`
+  // Linears whose input is cut over tensor-parallel ranks (o_proj, the down projections of dense layers and the shared expert) are sums
+  // of as many parts, each of a share of K and rounded to BF16; they are added in FP32 in the order of ranks and rounded once. 1: one sum.
+  int64_t partial_sums = 1;
 
   [[nodiscard]] bool exact() const { return arithmetic == Arithmetic::kExact; }
   // The quantiser of one linear.

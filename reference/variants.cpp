@@ -109,6 +109,9 @@ std::vector<Alternative> make_alternatives() {
        [](const Rules& profile) { return profile.linear_sum == LinearSum::kTensorCore; }},
   };
   list.insert(list.end(), others.begin(), others.end());
+  for (const int64_t ranks : {2, 4, 8}) {
+    list.push_back({"partial-sums-" + std::to_string(ranks), kLinears, [ranks](Rules& r) { r.partial_sums = ranks; }});
+  }
   return list;
 }
 

@@ -1,7 +1,9 @@
 #include "report/findings.hpp"
 
 #include <algorithm>
+#include <initializer_list>
 #include <map>
+#include <string>
 
 #include "report/json_numbers.hpp"
 
@@ -74,19 +76,13 @@ ordered_json slow_layers(const Scenario& scenario, size_t series) {
   return list;
 }
 
-}  // namespace
-
-void add_to(std::optional<double>& sum, const std::optional<double>& value) {
-  if (value) {
-    sum = sum.value_or(0) + *value;
-  }
-}
-
-std::vector<OpSum> sums_by_op(const Scenario& scenario) {
+// Rows with the same phase and name are one sum. `name_of`: the row's text.
+template <typename NameOf>
+std::vector<OpSum> sums_by(const Scenario& scenario, NameOf name_of) {
   std::map<std::pair<Phase, std::string>, size_t> places;
   std::vector<OpSum> sums;
   for (const Row& row : scenario.rows) {
-    const std::string name = id_in_layer(row.op);
+    const std::string name(name_of(row));
     const auto [place, is_new] = places.try_emplace({row.phase, name}, sums.size());
     if (is_new) {
       sums.push_back(
@@ -103,11 +99,34 @@ std::vector<OpSum> sums_by_op(const Scenario& scenario) {
   return sums;
 }
 
-ordered_json findings_json(const Scenario& scenario, const std::vector<OpSum>& sums) {
+}  // namespace
+
+void add_to(std::optional<double>& sum, const std::optional<double>& value) {
+  if (value) {
+    sum = sum.value_or(0) + *value;
+  }
+}
+
+std::vector<OpSum> sums_by_op(const Scenario& scenario) {
+  return sums_by(scenario, [](const Row& row) { return id_in_layer(row.op); });
+}
+
+std::vector<OpSum> sums_by_phase(const Scenario& scenario) {
+  return sums_by(scenario, [](const Row& row) { return std::string(phase_name(row.phase)); });
+}
+
+ordered_json findings_json(const Scenario& scenario, const std::vector<OpSum>& by_op) {
   const size_t main = scenario.main_series();
-  ordered_json findings{{"costs", largest(sums, 5, [&](const OpSum& sum) { return sum.us[main].value_or(0); })},
-                        {"gaps", ordered_json::array()},
-                        {"layers", slow_layers(scenario, main)}};
+  const std::vector<OpSum> by_phase = sums_by_phase(scenario);
+  const auto sums_of = [&](std::initializer_list<size_t> series) -> const std::vector<OpSum>& {
+    const bool is_shared_out = std::ranges::any_of(
+        series, [&](size_t s) { return scenario.series[s].source == model::RecordSource::kSimulated; });
+    return is_shared_out ? by_phase : by_op;
+  };
+  ordered_json findings{
+      {"costs", largest(sums_of({main}), 5, [&](const OpSum& sum) { return sum.us[main].value_or(0); })},
+      {"gaps", ordered_json::array()},
+      {"layers", slow_layers(scenario, main)}};
   for (size_t r = 0; r < scenario.ratios.size(); ++r) {
     const Ratio& ratio = scenario.ratios[r];
     if (ratio.above == main) {
@@ -116,7 +135,7 @@ ordered_json findings_json(const Scenario& scenario, const std::vector<OpSum>& s
         const double below = sum.us[ratio.below].value_or(0);
         return below > 0 ? sum.us[ratio.above].value_or(0) - below : 0;
       };
-      findings["gaps"].push_back({{"ratio", r}, {"ops", largest(sums, 3, gap_us)}});
+      findings["gaps"].push_back({{"ratio", r}, {"ops", largest(sums_of({ratio.above, ratio.below}), 3, gap_us)}});
     }
   }
   return findings;

@@ -21,11 +21,13 @@ struct OpSum {
 };
 
 std::vector<OpSum> sums_by_op(const Scenario& scenario);
+// The same by phase, named after it: what the simulator predicts; its times of single ops are shares of these.
+std::vector<OpSum> sums_by_phase(const Scenario& scenario);
 
 // A sum that stays absent until something is added.
 void add_to(std::optional<double>& sum, const std::optional<double>& value);
 
-// {"costs", "gaps", "layers"} of the scenario's main series.
-nlohmann::ordered_json findings_json(const Scenario& scenario, const std::vector<OpSum>& sums);
+// {"costs", "gaps", "layers"} of the scenario's main series: by op, but by phase where simulated times are in them.
+nlohmann::ordered_json findings_json(const Scenario& scenario, const std::vector<OpSum>& by_op);
 
 }  // namespace report

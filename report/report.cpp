@@ -84,8 +84,7 @@ Report make_report(const Request& request) {
         report.scenarios, [&](const Scenario& scenario) { return is_same_model(*report.verification, scenario); });
     if (!is_joined) {
       report.notices.push_back(
-          {fmt::format("{}: its ops are those of a model with other layers than any of the "
-                       "records: shown alone, not joined",
+          {fmt::format("{}: it is about another model than any of the records: shown alone, not joined",
                        report.verification->file)});
     }
   }

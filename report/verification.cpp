@@ -94,6 +94,7 @@ Verification read_verification(const std::filesystem::path& path) {
   Verification verification{.file = origin,
                             .verdict = fields.text_or("verdict", ""),
                             .profile = fields.text_or("profile", ""),
+                            .config_hash = fields.text_or("config_hash", ""),
                             .first_divergence = first_divergence(root, origin)};
   constexpr std::array<std::string_view, 3> kVerdicts{"pass", "fail", "undecided"};
   if (std::ranges::find(kVerdicts, verification.verdict) == kVerdicts.end()) {
@@ -126,6 +127,9 @@ Verification read_verification(const std::filesystem::path& path) {
 }
 
 bool is_same_model(const Verification& verification, const Scenario& scenario) {
+  if (!verification.config_hash.empty() && !scenario.config_hash.empty()) {
+    return verification.config_hash == scenario.config_hash;
+  }
   return last_layer(verification.ops) == last_layer(scenario.rows);
 }
 

@@ -28,6 +28,7 @@ struct Verification {
   std::string file;
   std::string verdict;  // "pass", "fail", "undecided"
   std::string profile;
+  std::string config_hash;       // empty where the file has none
   std::string first_divergence;  // in one line; empty when nothing diverged
   std::vector<VerifiedOp> ops = {};
   std::vector<std::string> notes = {};
@@ -40,7 +41,7 @@ struct Verification {
 // Throws InputError naming the file and what is missing in it.
 Verification read_verification(const std::filesystem::path& path);
 
-// Whether a verdict can be about the model of a scenario: as many layers. A verdict does not name its model.
+// Whether a verdict is about the model of a scenario: the same config, or, where one of them does not say, as many layers.
 bool is_same_model(const Verification& verification, const Scenario& scenario);
 
 }  // namespace report

@@ -1,6 +1,6 @@
 #include "simulator/all_to_all_fit.hpp"
 
-#include "simulator/least_squares.hpp"
+#include "simulator/fit_constants.hpp"
 #include "simulator/traffic.hpp"
 
 namespace simulator {

@@ -204,7 +204,7 @@ AllToAllPrediction predict(const AllToAllRow& row, AllToAllBackend backend, Netw
 std::vector<Table> validate_all_to_all(const std::vector<AllToAllRow>& rows,
                                        AllToAllBackend backend,
                                        NetworkLink link) {
-  Table detail{.name = "rows",
+  Table detail{.name = "each_row",
                .title = "Rows",
                .columns = {{"line", "line"},
                            {"gpu", "GPU"},
@@ -246,7 +246,7 @@ std::vector<Table> validate_all_to_all(const std::vector<AllToAllRow>& rows,
                 comparison.error_pct(),
                 prediction.source});
   }
-  Table by_group{.name = "groups",
+  Table by_group{.name = "by_group",
                  .title = "By GPU, EP size and phase",
                  .columns = {{"gpu", "GPU"},
                              {"ep_size", "EP"},

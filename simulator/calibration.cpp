@@ -121,6 +121,21 @@ std::vector<Calibration> read_calibrations(const std::string& path) {
   return parse_calibrations(text.str(), path);
 }
 
+OpTime op_time(const ChosenFit& chosen, const OpCall& call, const Peaks& peaks) {
+  if (chosen.table == nullptr || call.axes == OpAxes{}) {
+    return {.time_us = predict_us(call.family, chosen.fit.constants, call.work, peaks)};
+  }
+  OpAnswer answer = chosen.table->at(call.axes, call.work);
+  if (chosen.table->peaks() != peaks) {
+    // Other hardware than the measured: as much faster as the constants say, whose fixed times stay.
+    const auto& constants = chosen.fit.constants;
+    answer.time_us *= predict_us(call.family, constants, call.work, peaks) /
+                      predict_us(call.family, constants, call.work, chosen.table->peaks());
+    answer.floor_us = floor_us(call.family, call.work, peaks);
+  }
+  return {.time_us = answer.time_us, .answer = answer};
+}
+
 std::vector<ChosenFit> choose_fits(const std::vector<Calibration>& calibrations, const Hardware& hardware) {
   std::vector<ChosenFit> chosen;
   for (const OpFamily family : kOpFamilies) {

@@ -2,11 +2,14 @@
 // new ones. A family that nobody measured on a GPU takes the fractions of the nearest GPU that has it, and says so.
 #pragma once
 
+#include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "simulator/op_fit.hpp"
+#include "simulator/op_table.hpp"
 
 namespace simulator {
 
@@ -28,7 +31,24 @@ struct ChosenFit {
   OpFit fit;
   std::string measured_on;   // the GPU whose constants these are
   bool is_borrowed = false;  // from another GPU: fractions of the peak carry over, fixed times as they are
+  std::shared_ptr<const OpTable> table =
+      {};  // measured rows that answer in place of the constants; null: the constants do
 };
+
+// One call of an op. With axes (op_axes()) a table can answer, without (all 0) only the constants do.
+struct OpCall {
+  OpFamily family = OpFamily::kGemmFp8;
+  OpWork work;
+  OpAxes axes = {};
+};
+
+struct OpTime {
+  double time_us = 0;
+  std::optional<OpAnswer> answer = {};  // where a table gave it
+};
+
+// By the table where there is one, else by the constants. `chosen` is of the call's family.
+OpTime op_time(const ChosenFit& chosen, const OpCall& call, const Peaks& peaks);
 
 // One fit for each family, indexed by the family. Borrowed ones come from the measured GPU whose ratio of FP8 peak to memory rate
 // is nearest, same generation first (FP8-less GPUs, Hopper, Blackwell).

@@ -25,9 +25,16 @@ OpWork gemm_bf16(const RowAxes& row, const Config&) {
 }
 
 // Uniform routing of the tables: the copies go round robin over the experts.
+double expert_rows(const RowAxes& row) {
+  return row.at("tokens_global") * row.at("topk") / row.at("ep_size");
+}
+
+double active_experts(const RowAxes& row) {
+  return std::min(expert_rows(row), row.at("num_experts") / row.at("ep_size"));
+}
+
 OpWork experts(const RowAxes& row, const Config& config) {
-  const double copies = row.at("tokens_global") * row.at("topk") / row.at("ep_size");
-  return experts_work(config, std::min(copies, row.at("num_experts") / row.at("ep_size")), copies, 1);
+  return experts_work(config, active_experts(row), expert_rows(row), 1);
 }
 
 OpWork attention(const RowAxes& row, const Config& config, int cache_bytes_each) {
@@ -71,6 +78,21 @@ OpWork attention_fp8(const RowAxes& row, const Config& config) {
 
 OpWork prefill_scores(const RowAxes& row, const Config& config) {
   return prefill_scores_work(config, real(config.num_attention_heads), 0, row.at("kv_len"));
+}
+
+OpAxes axes_of(OpFamily family, const RowAxes& row) {
+  switch (family) {
+    case OpFamily::kGemmFp8:
+    case OpFamily::kGemmBf16: return {row.at("n"), row.at("k"), row.at("m")};
+    case OpFamily::kExperts: return {active_experts(row), expert_rows(row)};
+    case OpFamily::kAttentionBf16:
+    case OpFamily::kAttentionFp8: return {row.at("heads"), row.at("kv_len"), row.at("sequences")};
+    case OpFamily::kAllReduce: return {row.at("num_gpus"), row.at("message_bytes")};
+    case OpFamily::kPrefillScores: return {row.at("kv_len")};
+    case OpFamily::kDispatch:
+    case OpFamily::kCombine: return {};
+  }
+  CHECK(false);
 }
 
 constexpr const char* kAic = "ai-dynamo/aiconfigurator@095f58a";
@@ -203,7 +225,10 @@ std::vector<MeasuredRow> measured_rows(const CalibrationSource& source,
     for (size_t i = 0; i < row.axes.size(); ++i) {
       axes[table.axis_names[i]] = row.axes[i];
     }
-    rows.push_back({gpu, {source.work(axes, config), *row.times_us[time_column]}});
+    rows.push_back({.gpu = gpu,
+                    .op = {source.work(axes, config), *row.times_us[time_column]},
+                    .axes = axes_of(source.family, axes),
+                    .line = row.line});
   }
   return rows;
 }

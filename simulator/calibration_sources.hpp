@@ -9,6 +9,7 @@
 
 #include "model/config.hpp"
 #include "simulator/calibrate.hpp"
+#include "simulator/op_table.hpp"
 #include "simulator/timing_table.hpp"
 
 namespace simulator {
@@ -31,6 +32,8 @@ std::span<const CalibrationSource> calibration_sources();
 struct MeasuredRow {
   std::string gpu;  // stem of a hardware file
   MeasuredOp op;
+  OpAxes axes = {};  // as op_axes() names them; 0 for a family without
+  int64_t line = 0;
 };
 
 // The rows with the source's labels, shapes those of `config`, whose GPU has a hardware file. Throws InputError for a table of

@@ -14,6 +14,7 @@ namespace simulator {
 namespace {
 
 constexpr size_t kMaxDepth = 8;
+constexpr double kMostTokens = 1 << 20;
 
 const nlohmann::json& presets() {
   static const nlohmann::json kPresets =
@@ -33,36 +34,6 @@ void fill(std::optional<Value>& value, model::JsonFields& fields, const char* ke
 
 bool says_layout(const LayoutRequest& layout) {
   return layout.tp || layout.ep || layout.pp || layout.dp || layout.moe_tp;
-}
-
-// What the user left open, from the preset.
-DeploymentRequest with_preset(DeploymentRequest request) {
-  if (request.preset.empty()) {
-    return request;
-  }
-  if (!presets().contains(request.preset)) {
-    model::throw_input_error("--preset {}: expected one of {}", model::printable(request.preset), preset_names());
-  }
-  model::JsonFields fields(presets()[request.preset], "preset " + request.preset, "");
-  const auto text = [&](const char* key) { return [&fields, key] { return fields.text_or(key, ""); }; };
-  const auto number = [&](const char* key) { return [&fields, key] { return fields.positive_number(key); }; };
-  const auto count = [&](const char* key) { return [&fields, key] { return fields.integer(key, 0); }; };
-  fill(request.gpu, fields, "gpu", text("gpu"));
-  fill(request.engine, fields, "engine", text("engine"));
-  fill(request.kv_dtype, fields, "kv_dtype", text("kv_dtype"));
-  fill(request.prompt_tokens, fields, "isl", number("isl"));
-  fill(request.answer_tokens, fields, "osl", number("osl"));
-  if (!request.concurrency) {
-    fill(request.batch, fields, "batch", number("batch"));
-  }
-  fill(request.redundant_experts, fields, "redundant_experts", count("redundant_experts"));
-  request.eplb = request.eplb || fields.boolean_or("eplb", false);
-  request.two_batch_overlap = request.two_batch_overlap || fields.boolean_or("two_batch_overlap", false);
-  request.decode_only = request.decode_only || fields.boolean_or("decode_only", false);
-  if (!says_layout(request.layout)) {
-    request.layout = parse_shorthand(fields.text_or("layout", ""));
-  }
-  return request;
 }
 
 double checked(double value, const char* flag, double most) {
@@ -102,12 +73,30 @@ model::ModelConfig load_config(const std::string& name) {
   return *described.mla_config();
 }
 
+SharedExpertPlace shared_place(const std::string& name) {
+  if (name.empty()) {
+    return SharedExpertPlace::kDefault;
+  }
+  if (name == "replicated") {
+    return SharedExpertPlace::kReplicated;
+  }
+  if (name == "sharded") {
+    return SharedExpertPlace::kSharded;
+  }
+  if (name == "routed") {
+    return SharedExpertPlace::kRouted;
+  }
+  model::throw_input_error("--shared-expert {}: expected replicated, sharded or routed", model::printable(name));
+}
+
 RankLayout rank_layout(const DeploymentRequest& request,
                        const LayoutRequest& layout,
                        const model::ModelConfig& config) {
   RankLayout rank{.layout = resolve(layout),
                   .redundant_experts = request.redundant_experts.value_or(0),
                   .eplb = request.eplb,
+                  .shared_expert = shared_place(request.shared_expert.value_or("")),
+                  .dense_tp = request.dense_tp,
                   .backend = request.all_to_all,
                   .two_batch_overlap = request.two_batch_overlap,
                   .cuda_graph = !request.no_cuda_graph,
@@ -118,8 +107,20 @@ RankLayout rank_layout(const DeploymentRequest& request,
   if (rank.redundant_experts < 0 || rank.redundant_experts > kMostSlots) {
     model::throw_input_error("--redundant-experts {}: expected 0 to {}", rank.redundant_experts, kMostSlots);
   }
-  check_layout(config, rank.layout, rank.redundant_experts);
+  check_rank(config, rank);
   return rank;
+}
+
+// As a file lists them, or by means and variations.
+MeasuredLengths lengths_of(const DeploymentRequest& request) {
+  if (!request.lengths.empty()) {
+    return read_lengths(request.lengths);
+  }
+  constexpr double kMostCv = 10;
+  return {.mean_prompt_tokens = checked(request.prompt_tokens.value_or(4096), "--isl", kMostTokens),
+          .mean_answer_tokens = checked(request.answer_tokens.value_or(1024), "--osl", kMostTokens),
+          .shape = log_normal_lengths(share(request.prompt_cv, "--isl-cv", kMostCv),
+                                      share(request.answer_cv, "--osl-cv", kMostCv))};
 }
 
 int64_t checked_workers(const std::optional<int64_t>& workers, const char* flag) {
@@ -136,10 +137,39 @@ std::string preset_names() {
   return names;
 }
 
+DeploymentRequest with_preset(DeploymentRequest request) {
+  if (request.preset.empty()) {
+    return request;
+  }
+  if (!presets().contains(request.preset)) {
+    model::throw_input_error("--preset {}: expected one of {}", model::printable(request.preset), preset_names());
+  }
+  model::JsonFields fields(presets()[request.preset], "preset " + request.preset, "");
+  const auto text = [&](const char* key) { return [&fields, key] { return fields.text_or(key, ""); }; };
+  const auto number = [&](const char* key) { return [&fields, key] { return fields.positive_number(key); }; };
+  const auto count = [&](const char* key) { return [&fields, key] { return fields.integer(key, 0); }; };
+  fill(request.gpu, fields, "gpu", text("gpu"));
+  fill(request.engine, fields, "engine", text("engine"));
+  fill(request.kv_dtype, fields, "kv_dtype", text("kv_dtype"));
+  fill(request.prompt_tokens, fields, "isl", number("isl"));
+  fill(request.answer_tokens, fields, "osl", number("osl"));
+  if (!request.concurrency) {
+    fill(request.batch, fields, "batch", number("batch"));
+  }
+  fill(request.redundant_experts, fields, "redundant_experts", count("redundant_experts"));
+  fill(request.shared_expert, fields, "shared_expert", text("shared_expert"));
+  fill(request.skew, fields, "skew", text("skew"));
+  request.eplb = request.eplb || fields.boolean_or("eplb", false);
+  request.two_batch_overlap = request.two_batch_overlap || fields.boolean_or("two_batch_overlap", false);
+  request.decode_only = request.decode_only || fields.boolean_or("decode_only", false);
+  if (!says_layout(request.layout)) {
+    request.layout = parse_shorthand(fields.text_or("layout", ""));
+  }
+  return request;
+}
+
 Deployment build_deployment(const DeploymentRequest& asked) {
-  constexpr double kMostTokens = 1 << 20;
   constexpr double kMostRequests = 1e7;
-  constexpr double kMostCv = 10;
   constexpr double kMostPrefixHit = 0.99;
   const DeploymentRequest request = with_preset(asked);
   Deployment deployment{.config = load_config(request.model.value_or("deepseek-v3")),
@@ -158,17 +188,18 @@ Deployment build_deployment(const DeploymentRequest& asked) {
     deployment.prefill = Pool{.rank = rank_layout(request, *request.prefill_layout, deployment.config),
                               .workers = checked_workers(request.prefill_workers, "--prefill-workers")};
   }
+  const MeasuredLengths lengths = lengths_of(request);
   const double dp_ranks = static_cast<double>(deployment.decode.rank.layout.dp * deployment.decode.workers);
-  deployment.workload = {.prompt_tokens = checked(request.prompt_tokens.value_or(4096), "--isl", kMostTokens),
-                         .answer_tokens = checked(request.answer_tokens.value_or(1024), "--osl", kMostTokens),
+  deployment.workload = {.prompt_tokens = lengths.mean_prompt_tokens,
+                         .answer_tokens = lengths.mean_answer_tokens,
                          .concurrency = request.concurrency
                                             ? checked(*request.concurrency, "--concurrency", kMostRequests)
                                             : checked(request.batch.value_or(32), "--bs", 1 << 16) * dp_ranks,
-                         .prompt_cv = share(request.prompt_cv, "--isl-cv", kMostCv),
-                         .answer_cv = share(request.answer_cv, "--osl-cv", kMostCv),
+                         .lengths = lengths.shape,
                          .prefix_hit = share(request.prefix_hit, "--prefix-hit", kMostPrefixHit),
                          .prefill_chunk = request.prefill_chunk ? chunk_tokens(*request.prefill_chunk) : 0,
                          .steps_per_chunk = checked(request.steps_per_chunk, "--steps-per-chunk", kMostTokens),
+                         .prefill_in_turn = request.prefill_in_turn,
                          .acceptance = request.acceptance};
   deployment.decode_only = request.decode_only;
   deployment.memory_frac = checked(request.memory_frac.value_or(0.92), "--memory-frac", 1);

@@ -25,6 +25,7 @@ constexpr std::array kConstants{NamedConstant{"stream_factor", &EngineProfile::s
                                 NamedConstant{"host_us", &EngineProfile::host_us},
                                 NamedConstant{"prefill_factor", &EngineProfile::prefill_factor},
                                 NamedConstant{"b300_scores_factor", &EngineProfile::b300_scores_factor},
+                                NamedConstant{"b300_scores_us", &EngineProfile::b300_scores_us},
                                 NamedConstant{"early_blackwell_layer_us", &EngineProfile::early_blackwell_layer_us},
                                 NamedConstant{"log_spread", &EngineProfile::log_spread}};
 

@@ -11,10 +11,13 @@ namespace simulator {
 
 struct EngineProfile {
   std::string name;
-  double stream_factor = 1;       // time of a decode step's kernels in the stream over their time alone
-  double host_us = 0;             // of a decode step between graphs: scheduler, sampler, detokeniser
-  double prefill_factor = 1;      // the same for prefill, launches and padding included
-  double b300_scores_factor = 1;  // attention of a prompt on B300 over what B300's peak promises: a fallback kernel
+  double stream_factor = 1;   // time of a decode step's kernels in the stream over their time alone
+  double host_us = 0;         // of a decode step between graphs: scheduler, sampler, detokeniser
+  double prefill_factor = 1;  // the same for prefill, launches and padding included
+  // Attention of a prompt on B300, a fallback kernel: products take so many times as long as B300's peak promises, and a layer so
+  // much more whatever its prompt.
+  double b300_scores_factor = 1;
+  double b300_scores_us = 0;
   double early_blackwell_layer_us = 0;  // a layer of a 2025 release on Blackwell over a later one
   std::string measured_on = {};         // a hardware file's stem, "blackwell" for its generation, "any"; empty: nowhere
   // Standard deviation of log(predicted / measured), as if normal: the 90 % quantile of rows left out of the fit over 1.645.

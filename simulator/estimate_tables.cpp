@@ -36,6 +36,9 @@ std::string source_of(const StepLeaf& leaf, const std::vector<ChosenFit>& fits, 
     return leaf.source.empty() ? engine : std::string(leaf.source);
   }
   const ChosenFit& chosen = fits[static_cast<size_t>(*leaf.family)];
+  if (leaf.answer) {
+    return chosen.table->source(*leaf.answer);
+  }
   return fmt::format("{}{}: {}; left-out error median {:.1f} %, p90 {:.1f} %",
                      chosen.is_borrowed ? "scaled from " : "fit on ",
                      chosen.measured_on,

@@ -52,6 +52,16 @@ std::string sglang_command(const Deployment& deployment, const std::string& mode
   } else if (layout.ep > 1) {
     parts.push_back(fmt::format("--ep-size {}", layout.ep));
   }
+  if (rank.dense_tp && *rank.dense_tp != 1) {
+    model::throw_input_error("--emit sglang: --dense-tp {}: SGLang's --moe-dense-tp-size knows 1 alone",
+                             *rank.dense_tp);
+  }
+  if (rank.dense_tp) {
+    parts.emplace_back("--moe-dense-tp-size 1");
+  }
+  if (rank.shared_expert == SharedExpertPlace::kReplicated || rank.shared_expert == SharedExpertPlace::kSharded) {
+    parts.emplace_back("--disable-shared-experts-fusion");
+  }
   if (rank.redundant_experts > 0) {
     parts.push_back(fmt::format("--ep-num-redundant-experts {}", rank.redundant_experts));
   }
@@ -80,6 +90,9 @@ std::string sglang_command(const Deployment& deployment, const std::string& mode
 std::string vllm_command(const Deployment& deployment, const std::string& model_path) {
   const RankLayout& rank = deployment.decode.rank;
   const model::ParallelLayout& layout = rank.layout;
+  if (rank.dense_tp || rank.shared_expert != SharedExpertPlace::kDefault) {
+    model::throw_input_error("--emit vllm: vLLM has no flag for --dense-tp or --shared-expert; sglang has");
+  }
   const bool has_experts_spread = layout.ep > 1;
   if (has_experts_spread && layout.ep != layout.stage_len()) {
     model::throw_input_error(

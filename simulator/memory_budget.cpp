@@ -35,8 +35,8 @@ MemoryBudget memory_budget(const model::ModelConfig& config,
   }
   moe_layers = std::min(std::ceil(moe_layers), layers);
   const double dense_layers = layers - moe_layers;
-  const double slots = std::ceil(real(config.n_routed_experts + rank.redundant_experts) / real(layout.ep));
-  const bool is_spread = layout.ep > layout.tp;
+  const int64_t placed = rank.num_placed_experts(config) + rank.redundant_experts;
+  const double slots = std::ceil(real(placed) / real(layout.ep));
   const double cache_bytes_each = rank.kv_dtype == KvDtype::kFp8 ? 1 : 2;
 
   MemoryBudget budget;
@@ -48,17 +48,22 @@ MemoryBudget memory_budget(const model::ModelConfig& config,
       "layers x (latent projections whole, heads / tp), FP8");
   add("routed experts",
       moe_layers * slots * expert_weights(config) / real(layout.expert_tp()),
-      "MoE layers x ceil((experts + redundant) / ep), FP8");
-  add("shared expert",
-      moe_layers * real(config.n_shared_experts) * expert_weights(config) / (is_spread ? 1 : tp),
-      "MoE layers, over tp, or whole with experts spread over DP ranks, FP8");
-  add("dense layers", dense_layers * 3 * hidden * real(config.intermediate_size) / tp, "over tp, FP8");
+      "MoE layers x ceil((experts + redundant) / ep), FP8; with a routed shared expert that too");
+  if (rank.shared_place() != SharedExpertPlace::kRouted) {
+    add("shared expert",
+        moe_layers * real(config.n_shared_experts) * expert_weights(config) /
+            (rank.shared_place() == SharedExpertPlace::kReplicated ? 1 : tp),
+        "MoE layers, over tp, or whole where replicated, FP8");
+  }
+  add("dense layers",
+      dense_layers * 3 * hidden * real(config.intermediate_size) / real(rank.dense_ranks()),
+      "over dense tp, FP8");
   add("router", moe_layers * 2 * hidden * real(config.n_routed_experts), "BF16");
   add("embedding and head", (stages > 1 ? 1 : 2) * 2 * hidden * real(config.vocab_size) / tp, "BF16, over tp");
-  if (is_spread) {
+  if (rank.is_spread()) {
     // DeepEP's low-latency buffers: two, each with room for every expert's tokens from every rank, as BF16.
     constexpr double kTokensPerRank = 128;
-    const double copies = real(config.n_routed_experts + rank.redundant_experts) * kTokensPerRank;
+    const double copies = real(placed) * kTokensPerRank;
     add("all-to-all buffers",
         2 * copies * real(copy_bytes(config.hidden_size).combine),
         "2 x experts x 128 tokens x BF16 hidden");

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "simulator/step_cost.hpp"
+#include "simulator/rank_layout.hpp"
 
 namespace simulator {
 

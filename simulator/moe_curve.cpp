@@ -12,7 +12,6 @@ namespace {
 
 // Popularity differs from layer to layer: the mean fullest rank of 24 layers is known to about 2 %.
 constexpr int64_t kGridLayers = 24;
-constexpr uint64_t kSeed = 1;
 
 double real(int64_t value) {
   return static_cast<double>(value);
@@ -47,28 +46,48 @@ MoeLayerTime blend(const MoeLayerTime& low, const MoeLayerTime& high, double par
 
 }  // namespace
 
-MoeCurve::MoeCurve(MoeDeployment deployment, const Skew& skew, const ExpertSpread& spread)
-    : deployment_(std::move(deployment)), skew_(skew), spread_(spread), all_to_all_(setup_of(deployment_)) {
-  if (skew_.family != SkewFamily::kPowerLaw) {
+MoeCurve::MoeCurve(MoeDeployment deployment, const RoutingAssumptions& routing, const ExpertSpread& spread)
+    : deployment_(std::move(deployment)), routing_(routing), spread_(spread), all_to_all_(setup_of(deployment_)) {
+  if (routing_.skew.family != SkewFamily::kPowerLaw) {
     layers_ = layers(1, kGridLayers);
   }
+}
+
+// Experts that every token chooses take an equal share each of its copies.
+std::vector<double> MoeCurve::with_always(std::vector<double> routed) const {
+  if (spread_.num_always > 0) {
+    const double each_always = 1 / real(deployment_.router.experts_per_token);
+    for (double& share : routed) {
+      share *= 1 - real(spread_.num_always) * each_always;
+    }
+    routed.resize(static_cast<size_t>(deployment_.router.num_experts), each_always);
+  }
+  return routed;
 }
 
 std::vector<MoeLayer> MoeCurve::layers(int64_t num_tokens, int64_t num_layers) const {
   const Router& router = deployment_.router;
   const int64_t ranks = deployment_.num_ranks;
   std::vector<MoeLayer> layers;
-  for (int64_t layer = 0; layer < num_layers; ++layer) {
-    std::vector<double> popularity =
-        layer_popularity(skew_, router.num_experts, router.experts_per_token, num_tokens, layer, kSeed);
-    Placement placement =
-        spread_.eplb ? eplb_placement(popularity,
-                                      eplb_shape(spread_.num_slots,
-                                                 router.num_groups,
-                                                 ranks,
-                                                 static_cast<int64_t>(deployment_.hardware.nvlink_domain_gpus.value)))
-                     : contiguous_placement(router.num_experts, ranks, spread_.num_slots, true);
-    layers.push_back({std::move(popularity), std::move(placement)});
+  for (const std::vector<double>& routed : model_popularity(routing_.skew,
+                                                            router.num_experts - spread_.num_always,
+                                                            router.experts_per_token - spread_.num_always,
+                                                            num_tokens,
+                                                            num_layers,
+                                                            routing_.layer_correlation,
+                                                            routing_.seed)) {
+    const auto placed = [&] {
+      const auto layer = std::ssize(layers);
+      return eplb_placement(with_always(seen_popularity(routed, routing_.seen_correlation, layer, routing_.seed)),
+                            eplb_shape(spread_.num_slots,
+                                       router.num_groups,
+                                       ranks,
+                                       static_cast<int64_t>(deployment_.hardware.nvlink_domain_gpus.value)));
+    };
+    layers.push_back({.popularity = with_always(routed),
+                      .placement = spread_.eplb
+                                       ? placed()
+                                       : contiguous_placement(router.num_experts, ranks, spread_.num_slots, true)});
   }
   return layers;
 }
@@ -81,7 +100,7 @@ const MoeLayerTime& MoeCurve::grid_point(int64_t num_tokens) {
   MoeDeployment deployment = deployment_;
   deployment.tokens_per_rank = real(num_tokens) / real(deployment.num_ranks);
   const auto sampled =
-      sample_moe_step(deployment, layers_.empty() ? layers(num_tokens, kGridLayers) : layers_, 1, kSeed);
+      sample_moe_step(deployment, layers_.empty() ? layers(num_tokens, kGridLayers) : layers_, 1, routing_.seed);
   return known_.emplace(num_tokens, blend({}, sampled.front(), 1 / real(kGridLayers))).first->second;
 }
 
@@ -110,14 +129,15 @@ MoeDeployment MoeCurve::with_tokens(double num_tokens) const {
 }
 
 std::vector<MoeLayerTime> MoeCurve::sampled_steps(double num_tokens, int64_t num_layers, int64_t num_steps) const {
-  return sample_moe_step(with_tokens(num_tokens), layers(std::llround(num_tokens), num_layers), num_steps, kSeed);
+  return sample_moe_step(
+      with_tokens(num_tokens), layers(std::llround(num_tokens), num_layers), num_steps, routing_.seed);
 }
 
 std::vector<std::vector<MoeRankTime>> MoeCurve::sampled_ranks(double num_tokens, int64_t num_layers) const {
   const MoeDeployment deployment = with_tokens(num_tokens);
   std::vector<std::vector<MoeRankTime>> ranks;
   for (const MoeLayer& layer : layers(std::llround(num_tokens), num_layers)) {
-    ranks.push_back(sample_moe_ranks(deployment, layer, static_cast<int64_t>(ranks.size()), 0, kSeed));
+    ranks.push_back(sample_moe_ranks(deployment, layer, static_cast<int64_t>(ranks.size()), 0, routing_.seed));
   }
   return ranks;
 }
@@ -125,7 +145,7 @@ std::vector<std::vector<MoeRankTime>> MoeCurve::sampled_ranks(double num_tokens,
 MoeCurve& MoeCurves::curve(MoeDeployment deployment,
                            const ExpertSpread& spread,
                            const std::vector<double>& expert_constants) {
-  deployment.link = link_;
+  deployment.link = routing_.link;
   const Hardware& hardware = deployment.hardware;
   std::vector<double> key = expert_constants;
   for (const Figure& figure : {hardware.bf16_dense_tflops,
@@ -145,12 +165,13 @@ MoeCurve& MoeCurves::curve(MoeDeployment deployment,
                               deployment.router.num_groups,
                               deployment.router.kept_groups,
                               spread.num_slots,
+                              spread.num_always,
                               int64_t{spread.eplb}}) {
     key.push_back(real(value));
   }
   std::unique_ptr<MoeCurve>& curve = curves_[key];
   if (curve == nullptr) {
-    curve = std::make_unique<MoeCurve>(std::move(deployment), skew_, spread);
+    curve = std::make_unique<MoeCurve>(std::move(deployment), routing_, spread);
   }
   return *curve;
 }

@@ -13,14 +13,24 @@
 namespace simulator {
 
 struct ExpertSpread {
-  int64_t num_slots = 0;  // experts and redundant copies, a multiple of the ranks
-  bool eplb = false;      // placed by load; else in order
+  int64_t num_slots = 0;   // experts and redundant copies, a multiple of the ranks
+  int64_t num_always = 0;  // of the router's experts the last ones, which every token chooses
+  bool eplb = false;       // placed by load; else in order
+};
+
+// What is assumed of routing, for all layouts that are compared.
+struct RoutingAssumptions {
+  Skew skew = {};
+  double layer_correlation = 0;  // of a layer's hot experts with those of the layer before
+  double seen_correlation = 1;   // of the load that EPLB saw with the one that comes
+  NetworkLink link = NetworkLink::kInfiniBand;
+  uint64_t seed = 1;
 };
 
 class MoeCurve {
  public:
   // The deployment's tokens_per_rank is not used. Throws InputError for a spread or a back end that cannot be.
-  MoeCurve(MoeDeployment deployment, const Skew& skew, const ExpertSpread& spread);
+  MoeCurve(MoeDeployment deployment, const RoutingAssumptions& routing, const ExpertSpread& spread);
 
   // The mean layer. num_tokens: of all ranks together; below 1 counts as 1.
   [[nodiscard]] MoeLayerTime at(double num_tokens);
@@ -34,12 +44,13 @@ class MoeCurve {
   [[nodiscard]] const MoeDeployment& deployment() const { return deployment_; }
 
  private:
+  [[nodiscard]] std::vector<double> with_always(std::vector<double> routed) const;
   [[nodiscard]] std::vector<MoeLayer> layers(int64_t num_tokens, int64_t num_layers) const;
   [[nodiscard]] MoeDeployment with_tokens(double num_tokens) const;
   [[nodiscard]] const MoeLayerTime& grid_point(int64_t num_tokens);
 
   MoeDeployment deployment_;
-  Skew skew_;
+  RoutingAssumptions routing_;
   ExpertSpread spread_;
   AllToAll all_to_all_;
   std::vector<MoeLayer> layers_;  // of the grid; the power law's depend on the tokens and are drawn each time
@@ -49,15 +60,13 @@ class MoeCurve {
 // Curves by what they depend on, so that layouts, batches and engines share them. Not for several threads.
 class MoeCurves {
  public:
-  explicit MoeCurves(Skew skew = {}, NetworkLink link = NetworkLink::kInfiniBand)
-      : skew_(std::move(skew)), link_(link) {}
+  explicit MoeCurves(RoutingAssumptions routing = {}) : routing_(std::move(routing)) {}
 
   // `expert_constants`: whatever deployment.expert_time depends on beside the hardware and the router.
   MoeCurve& curve(MoeDeployment deployment, const ExpertSpread& spread, const std::vector<double>& expert_constants);
 
  private:
-  Skew skew_;
-  NetworkLink link_;
+  RoutingAssumptions routing_;
   std::map<std::vector<double>, std::unique_ptr<MoeCurve>> curves_;
 };
 

@@ -66,6 +66,8 @@ struct Peaks {
   double bf16_math = 0;
   double nvlink = 0;
   double network = 0;
+
+  bool operator==(const Peaks&) const = default;
 };
 
 Peaks peaks(const Hardware& hardware);

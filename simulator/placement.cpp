@@ -15,7 +15,8 @@ Placement contiguous_placement(int64_t num_experts, int64_t num_ranks, int64_t n
   if (num_slots < num_experts || num_slots % num_ranks != 0) {
     const int64_t fitting = (std::max(num_slots, num_experts) + num_ranks - 1) / num_ranks * num_ranks;
     model::throw_input_error(
-        "{} expert slots on {} ranks do not hold {} experts evenly: {} redundant experts would (--redundant {}), or {} "
+        "{} expert slots on {} ranks do not hold {} experts evenly: {} redundant experts would (--redundant-experts "
+        "{}), or {} "
         "empty slots (--pad)",
         num_slots,
         num_ranks,

@@ -41,10 +41,21 @@ DeploymentRequest request_of(const DeploymentRequest& base, const model::Paralle
   return request;
 }
 
-// Redundant experts that make the slots divide: at least those asked for.
-int64_t redundant_experts(const model::ModelConfig& config, int64_t asked, int64_t ep) {
-  const int64_t slots = (config.n_routed_experts + asked + ep - 1) / ep * ep;
-  return slots - config.n_routed_experts;
+// The layout with redundant experts that make the slots divide: at least those asked for.
+RankLayout laid_out(const Deployment& base, const model::ParallelLayout& layout, int64_t asked_redundant) {
+  RankLayout rank = base.decode.rank;
+  rank.layout = layout;
+  const int64_t experts = rank.num_placed_experts(base.config);
+  rank.redundant_experts = (experts + asked_redundant + layout.ep - 1) / layout.ep * layout.ep - experts;
+  return rank;
+}
+
+// Only what the user chose for all layouts can be wrong for one of them: what is searched divides by itself.
+void check_places(const Deployment& deployment) {
+  const RankLayout& rank = deployment.decode.rank;
+  if (rank.dense_tp || rank.shared_expert != SharedExpertPlace::kDefault) {
+    check_rank(deployment.config, rank);
+  }
 }
 
 // A layout for prompts, and what one worker of it lets through.
@@ -65,14 +76,14 @@ std::vector<PrefillChoice> prefill_choices(const Deployment& base,
     Deployment deployment = base;
     deployment.decode_only = false;
     deployment.decode.workers = 1;
-    deployment.decode.rank.layout = layout;
-    deployment.decode.rank.redundant_experts = redundant_experts(base.config, asked_redundant, layout.ep);
+    deployment.decode.rank = laid_out(base, layout, asked_redundant);
     deployment.workload.concurrency = static_cast<double>(layout.dp);
     try {
+      check_places(deployment);
       const Serving serving = serve(deployment, fits, curves);
       choices.push_back({deployment.decode.rank, static_cast<double>(layout.dp) * 1e6 / serving.prompt.total_us});
     } catch (const model::InputError&) {
-      // The weights do not fit.
+      // The weights do not fit, or dense layers or the shared expert do not divide.
     }
   }
   return choices;
@@ -117,7 +128,10 @@ SearchResult search(const SearchRequest& request,
     }
   }
   // Checks what the user said, once.
-  Deployment base = build_deployment(request_of(request.base, {.tp = 8, .ep = 8}, 1));
+  DeploymentRequest asked = request_of(request.base, {.tp = 8}, 1);
+  asked.dense_tp = std::nullopt;  // may suit other layouts
+  Deployment base = build_deployment(asked);
+  base.decode.rank.dense_tp = request.base.dense_tp;
   base.hardware = changed(base.hardware, changes);
   const std::vector<ChosenFit> fits = choose_fits(calibrations, base.hardware);
   const int64_t asked_redundant = request.base.redundant_experts.value_or(0);
@@ -147,17 +161,17 @@ SearchResult search(const SearchRequest& request,
     }
     const int64_t gpus = std::ranges::max(filled);
     Deployment deployment = base;
-    deployment.decode.rank.layout = layout;
-    deployment.decode.rank.redundant_experts = redundant_experts(base.config, asked_redundant, layout.ep);
+    deployment.decode.rank = laid_out(base, layout, asked_redundant);
     deployment.decode_only = deployment.decode_only || request.disaggregated;
     for (double batch = 1; batch <= 1024; batch *= 2) {
       deployment.decode.workers = 1;
       deployment.workload.concurrency = batch * static_cast<double>(layout.dp);
       const Serving serving = [&]() -> Serving {
         try {
+          check_places(deployment);
           return serve(deployment, fits, curves);
         } catch (const model::InputError&) {
-          return {};  // the weights do not fit
+          return {};  // as above
         }
       }();
       if (serving.tpot_ms == 0 || serving.limit == Limit::kMemory) {

@@ -37,28 +37,19 @@ StepCost prompt_cost(const StepModel& model, const Workload& work, double tokens
   const double chunk = work.prefill_chunk > 0 ? work.prefill_chunk : tokens;
   std::vector<StepCost> chunks;
   for (double done = cached; done < tokens; done += chunk) {
-    chunks.push_back(model.prefill(done, std::min(chunk, tokens - done)));
+    chunks.push_back(model.prefill(
+        {.num_cached = done, .new_tokens = std::min(chunk, tokens - done), .is_alone = work.prefill_in_turn}));
   }
   return weighted_sum(chunks, 1);
 }
 
-// The mean over prompts of log-normal lengths, by the middles of five equally likely parts.
+// The mean over the workload's prompts.
 StepCost mean_prompt(const StepModel& model, const Workload& work) {
-  if (work.prompt_cv == 0) {
-    return prompt_cost(model, work, work.prompt_tokens);
-  }
-  constexpr std::array kQuantiles{-1.28155, -0.52440, 0.0, 0.52440, 1.28155};  // of the normal, at 0.1, 0.3, ..., 0.9
-  const double sigma = std::sqrt(std::log1p(work.prompt_cv * work.prompt_cv));
-  double sum = 0;
-  for (const double quantile : kQuantiles) {
-    sum += std::exp(sigma * quantile);
-  }
   std::vector<StepCost> prompts;
-  for (const double quantile : kQuantiles) {
-    const double share = std::exp(sigma * quantile) / sum * real(kQuantiles.size());
-    prompts.push_back(prompt_cost(model, work, work.prompt_tokens * share));
+  for (const double part : work.lengths.prompt_parts) {
+    prompts.push_back(prompt_cost(model, work, work.prompt_tokens * part));
   }
-  return weighted_sum(prompts, 1 / real(kQuantiles.size()));
+  return weighted_sum(prompts, 1 / real(std::ssize(prompts)));
 }
 
 // Everything about a point that the search for a steady state needs.
@@ -96,7 +87,7 @@ void refuse_if_too_large(const Deployment& deployment, const MemoryBudget& budge
 
 // While it decodes, a request with a long answer is seen more often than one with a short answer.
 double Workload::mean_kv_len() const {
-  return prompt_tokens + answer_tokens / 2 * (1 + answer_cv * answer_cv);
+  return prompt_tokens * lengths.decoding_prompt + answer_tokens / 2 * (1 + lengths.answer_cv * lengths.answer_cv);
 }
 
 double tokens_per_step(const std::vector<double>& acceptance) {
@@ -132,13 +123,18 @@ Serving serve(const Deployment& deployment, const std::vector<ChosenFit>& fits, 
   const double prompt_ms = serving.prompt.total_us / kUsPerMs;
   const double yield = tokens_per_step(work.acceptance);
   const double kv_len = work.mean_kv_len();
+  // While a request decodes, each of the others on its rank is replaced once; prompts that come in turn stop the other ranks as well.
+  const auto prompts_met = [&](double sequences) {
+    return std::max(0.0, sequences * (work.prefill_in_turn ? real(layout.dp) : 1) - 1);
+  };
+  // Ranks that prefill at the same time, of all workers.
+  const double prefill_lanes = real(prompts.workers) * (work.prefill_in_turn ? 1 : real(prompts.rank.layout.dp));
   const auto at = [&](double sequences) {
     // Stages work on different parts of the batch at once; a step of all of them is what a token waits for.
     const StepCost cost = decode.decode({.sequences = sequences / real(layout.pp), .kv_len = kv_len});
     Load load{.sequences = sequences, .step_ms = cost.total_us / kUsPerMs / yield};
     if (!deployment.prefill && !deployment.decode_only) {
-      // While a request decodes, each of the others on its rank is replaced once.
-      load.stall_ms = std::max(0.0, sequences - 1) * prompt_ms / work.answer_tokens;
+      load.stall_ms = prompts_met(sequences) * prompt_ms / work.answer_tokens;
     }
     return load;
   };
@@ -149,7 +145,7 @@ Serving serve(const Deployment& deployment, const std::vector<ChosenFit>& fits, 
       is_chunked ? work.new_prompt_tokens() / std::min(work.prefill_chunk, work.new_prompt_tokens()) : 0;
   const auto most_per_ms = [&](const Load& point) {
     const double between_ms = num_chunks * work.steps_per_chunk * point.step_ms * yield;
-    return real(prompts.rank.layout.dp * prompts.workers) / (prompt_ms + between_ms);
+    return prefill_lanes / (prompt_ms + between_ms);
   };
   if (deployment.prefill || is_chunked) {
     const auto fed = [&](const Load& point) {
@@ -178,15 +174,15 @@ Serving serve(const Deployment& deployment, const std::vector<ChosenFit>& fits, 
   const double served_per_ms = most_per_ms(load);
   const double busy = deployment.decode_only ? 0 : std::min(0.95, per_ms / served_per_ms);
   const double kept_out = std::max(0.0, serving.asked_sequences - load.sequences) * ranks;
-  const double service_ms = real(prompts.rank.layout.dp * prompts.workers) / served_per_ms;
-  const double varied = 1 + work.prompt_cv * work.prompt_cv;
+  const double service_ms = prefill_lanes / served_per_ms;
+  const double varied = 1 + work.lengths.prompt_cv * work.lengths.prompt_cv;
   serving.ttft_ms = service_ms * (1 + varied * busy / (2 * (1 - busy))) + serving.step_ms + kept_out / per_ms;
   serving.requests_per_s = per_ms * kMsPerS;
   serving.tokens_per_s_per_gpu = serving.requests_per_s * work.answer_tokens / real(deployment.num_gpus());
   serving.tokens_per_s_per_user = kMsPerS / serving.tpot_ms;
   // A request meets a Poisson number of prefills.
   constexpr double kNormal99 = 2.326;
-  const double prefills_met = deployment.prefill || deployment.decode_only ? 0 : std::max(0.0, load.sequences - 1);
+  const double prefills_met = deployment.prefill || deployment.decode_only ? 0 : prompts_met(load.sequences);
   serving.tpot_p99_ms = serving.tpot_ms + kNormal99 * std::sqrt(prefills_met) * prompt_ms / work.answer_tokens;
 
   double variance = deployment.engine.log_spread * deployment.engine.log_spread;

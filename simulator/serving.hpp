@@ -6,8 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "simulator/lengths.hpp"
 #include "simulator/memory_budget.hpp"
-#include "simulator/step_cost.hpp"
+#include "simulator/step_model.hpp"
 
 namespace simulator {
 
@@ -15,11 +16,12 @@ struct Workload {
   double prompt_tokens = 4096;  // mean
   double answer_tokens = 1024;  // mean
   double concurrency = 64;      // requests in the system, all GPUs
-  double prompt_cv = 0;         // standard deviation over mean; log-normal
-  double answer_cv = 0;
-  double prefix_hit = 0;       // share of a prompt's tokens that the cache already has
-  double prefill_chunk = 0;    // tokens of a DP rank that one step takes in between decodes; 0: a prompt at once
-  double steps_per_chunk = 1;  // decode steps for each such chunk
+  LengthShape lengths = {};     // how they vary around their means
+  double prefix_hit = 0;        // share of a prompt's tokens that the cache already has
+  double prefill_chunk = 0;     // tokens of a DP rank that one step takes in between decodes; 0: a prompt at once
+  double steps_per_chunk = 1;   // decode steps for each such chunk
+  bool prefill_in_turn =
+      false;  // DP ranks of a worker prefill one after another while the others wait; else all at once
   std::vector<double> acceptance = {};  // MTP: chance that draft i is kept, given that those before it were
 
   [[nodiscard]] double new_prompt_tokens() const { return prompt_tokens * (1 - prefix_hit); }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <map>
+#include <utility>
 
 #include "model/check.hpp"
 #include "model/printable.hpp"
@@ -90,6 +91,17 @@ std::string gpu_of(const Row& row) {
       fmt::format("system is '{}', expected one of {}, or a name like h200_sxm", model::printable(system), known));
 }
 
+// "sglang", "trtllm", "dynamo-trt", "vllm_v1": by what the name holds.
+std::string engine_of(const Row& row) {
+  const std::string backend = row.text("backend");
+  for (const auto& [part, engine] : {std::pair{"sglang", "sglang"}, {"trt", "trtllm"}, {"vllm", "vllm"}}) {
+    if (backend.find(part) != std::string::npos) {
+      return engine;
+    }
+  }
+  row.refuse(fmt::format("backend is '{}', expected a name with sglang, trt or vllm in it", model::printable(backend)));
+}
+
 // What tp, dp and ep mean in the file: tp counts all ranks of one attention group, dp the groups.
 model::ParallelLayout layout_of(int64_t tp, int64_t pp, int64_t dp, int64_t ep) {
   model::ParallelLayout layout{.tp = tp, .ep = ep, .pp = pp, .dp = dp};
@@ -105,11 +117,16 @@ model::ParallelLayout layout_of(int64_t tp, int64_t pp, int64_t dp, int64_t ep) 
   return layout;
 }
 
+// Where the ranks of attention are not those of the experts but tp alone is, tp counts the ranks of all dp groups (SGLang's spelling).
+int64_t tp_of_group(int64_t tp, int64_t dp, int64_t expert_ranks) {
+  return tp * dp != expert_ranks && tp == expert_ranks && tp % dp == 0 ? tp / dp : tp;
+}
+
 model::ParallelLayout aggregated_layout(const Row& row) {
-  const int64_t tp = row.degree("tp_size");
   const int64_t dp = row.degree("attention_dp_size");
   const int64_t ep = row.degree("moe_ep_size");
   const int64_t moe_tp = row.degree("moe_tp_size");
+  const int64_t tp = tp_of_group(row.degree("tp_size"), dp, ep * moe_tp);
   const std::string flag = row.text("encoding_flag");
   constexpr int64_t kNode = 8;
   if (flag.find("8-GPU node") != std::string::npos || (!flag.empty() && std::max(tp, dp) == 64)) {
@@ -143,11 +160,13 @@ SiliconRow parse_row(const Row& row, int64_t line, const model::ModelConfig& con
   Deployment& deployment = silicon.deployment;
   deployment.config = config;
   deployment.hardware = load_hardware(silicon.gpu);
-  deployment.engine = load_engine(silicon.backend);
+  deployment.engine = load_engine(engine_of(row));
   if (silicon.phase == "disagg") {
     const auto pool = [&](const std::string& side) {
-      const auto layout = layout_of(
-          row.degree(side + "_tp_size"), 1, row.degree(side + "_attention_dp_size"), row.degree(side + "_moe_ep_size"));
+      const int64_t dp = row.degree(side + "_attention_dp_size");
+      const int64_t ep = row.degree(side + "_moe_ep_size");
+      const int64_t expert_ranks = ep * row.degree(side + "_moe_tp_size");
+      const auto layout = layout_of(tp_of_group(row.degree(side + "_tp_size"), dp, expert_ranks), 1, dp, ep);
       return Pool{.rank = rank_layout(layout, config, row), .workers = row.degree(side + "_num_workers")};
     };
     deployment.decode = pool("decode");
@@ -176,18 +195,28 @@ SiliconRows read_silicon(const std::filesystem::path& path, bool with_suspects) 
   }
   const model::ModelConfig config = model::built_in_config("deepseek-v3");
   SiliconRows result;
+  int64_t num_suspect = 0;
+  int64_t num_other_precision = 0;
   for (const CsvRow& cells : table.rows) {
     const Row row(table, cells);
     if (!with_suspects && row.text("mtp_status") == "suspect_on") {
-      ++result.num_skipped;
+      ++num_suspect;
+      continue;
+    }
+    if (const std::string precision = row.text("precision"); !precision.empty() && precision != "fp8") {
+      ++num_other_precision;
       continue;
     }
     result.rows.push_back(parse_row(row, cells.line, config));
   }
-  if (result.num_skipped > 0) {
+  if (num_suspect > 0) {
     result.skip_reasons.push_back(
-        fmt::format("{} rows whose mtp_status is suspect_on: nobody knows whether MTP was on", result.num_skipped));
+        fmt::format("{} rows whose mtp_status is suspect_on: nobody knows whether MTP was on", num_suspect));
   }
+  if (num_other_precision > 0) {
+    result.skip_reasons.push_back(fmt::format("{} rows whose precision is not fp8", num_other_precision));
+  }
+  result.num_skipped = num_suspect + num_other_precision;
   if (result.rows.empty()) {
     model::throw_input_error("{}: no row to hold the model against", table.path);
   }

@@ -179,4 +179,16 @@ std::vector<double> drifted(const std::vector<double>& popularity, double correl
   return normalised(std::move(logs));
 }
 
+std::vector<double> seen_popularity(const std::vector<double>& coming,
+                                    double correlation,
+                                    int64_t layer_idx,
+                                    uint64_t seed) {
+  constexpr int64_t kStream = 5;
+  if (correlation == 1) {
+    return coming;
+  }
+  CounterRandom random(seed, kStream, layer_idx);
+  return drifted(coming, correlation, random);
+}
+
 }  // namespace simulator

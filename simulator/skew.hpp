@@ -48,4 +48,10 @@ std::vector<std::vector<double>> model_popularity(const Skew& skew,
 // The same layer later: log weights keep `correlation` of what they were, the rest is new. 1: nothing changed.
 std::vector<double> drifted(const std::vector<double>& popularity, double correlation, CounterRandom& random);
 
+// What a balancer saw of the popularity that comes in layer `layer_idx`: itself at correlation 1.
+std::vector<double> seen_popularity(const std::vector<double>& coming,
+                                    double correlation,
+                                    int64_t layer_idx,
+                                    uint64_t seed);
+
 }  // namespace simulator

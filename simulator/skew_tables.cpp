@@ -37,7 +37,7 @@ void check_options(const DescribedModel& described, const SkewOptions& options) 
     model::throw_input_error("--steps {}: expected 1 to 100000", options.num_steps);
   }
   if (options.num_redundant && *options.num_redundant < 0) {
-    model::throw_input_error("--redundant {}: expected 0 or more", *options.num_redundant);
+    model::throw_input_error("--redundant-experts {}: expected 0 or more", *options.num_redundant);
   }
   if (options.layer_correlation < 0 || options.layer_correlation > 1 || options.stale_correlation < 0 ||
       options.stale_correlation > 1 || !(options.drift_steps > 0)) {
@@ -95,16 +95,6 @@ Placement balanced(const DescribedModel& described,
   }
   const auto domain = static_cast<int64_t>(options.hardware.nvlink_domain_gpus.value);
   return eplb_placement(popularity, eplb_shape(slots, described.num_groups, ep, domain));
-}
-
-// The load that the balancer saw.
-std::vector<double> seen_load(const std::vector<double>& now, double correlation, uint64_t seed, size_t layer) {
-  constexpr int64_t kStream = 5;
-  if (correlation == 1) {
-    return now;
-  }
-  CounterRandom random(seed, kStream, static_cast<int64_t>(layer));
-  return drifted(now, correlation, random);
 }
 
 // Experts that ranks hold after and did not hold before; the order of a rank's slots does not matter.
@@ -234,7 +224,8 @@ std::vector<Table> skew_tables(const DescribedModel& described, const SkewOption
         std::vector<MoeLayer> layers;
         for (size_t layer = 0; layer < popularity.size(); ++layer) {
           const auto seen = [&] {
-            return seen_load(popularity[layer], options.stale_correlation, options.seed, layer);
+            return seen_popularity(
+                popularity[layer], options.stale_correlation, static_cast<int64_t>(layer), options.seed);
           };
           layers.push_back({.popularity = name == "balanced" ? even : popularity[layer],
                             .placement = name == "EPLB"          ? balanced(described, options, ep, seen(), false)
@@ -310,8 +301,9 @@ std::vector<Table> skew_tables(const DescribedModel& described, const SkewOption
       std::vector<MoeLayer> layers;
       double moved = 0;
       for (size_t layer = 0; layer < popularity.size(); ++layer) {
-        const auto seen = seen_load(popularity[layer], correlation, options.seed, layer);
-        const auto before = seen_load(seen, between, options.seed + 1, layer);
+        const auto layer_idx = static_cast<int64_t>(layer);
+        const auto seen = seen_popularity(popularity[layer], correlation, layer_idx, options.seed);
+        const auto before = seen_popularity(seen, between, layer_idx, options.seed + 1);
         const Placement placement = balanced(described, options, ep, seen, false);
         const Placement previous = balanced(described, options, ep, before, false);
         moved += static_cast<double>(num_fetched(previous, placement));

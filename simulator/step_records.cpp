@@ -185,7 +185,7 @@ model::OpRecordFile step_records(const Deployment& deployment,
   const RankLayout& rank = deployment.decode.rank;
   const Serving serving = serve(deployment, fits, curves);
   const int64_t new_tokens = 1 + rank.mtp_depth;
-  const double kv_len = deployment.workload.prompt_tokens + deployment.workload.answer_tokens / 2;
+  const double kv_len = deployment.workload.mean_kv_len();
   const StepShape shape{
       .phase = Phase::kDecode,
       .num_sequences = std::max<int64_t>(1, std::llround(serving.decode_sequences / real(rank.layout.pp))),

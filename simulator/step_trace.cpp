@@ -44,7 +44,7 @@ class Sequence {
       add(StepPart::kAttentionFixed);
       add(StepPart::kAttentionProjections);
       add(StepPart::kAttentionCache);
-      add(StepPart::kAllReduce);
+      add_all_reduce(false);
       const bool is_moe = config.is_moe_layer(layer_);
       if (is_moe) {
         add(StepPart::kRouter);
@@ -54,9 +54,8 @@ class Sequence {
       } else {
         add(StepPart::kDenseFfn);
       }
-      const auto& layout = model_.rank().layout;
-      if (!is_moe || layout.ep <= layout.tp) {
-        add(StepPart::kAllReduce);
+      if (!is_moe || !model_.rank().is_spread()) {
+        add_all_reduce(!is_moe && model_.rank().dense_ranks() != model_.rank().layout.tp);
       }
     }
     layer_ = -1;
@@ -72,6 +71,18 @@ class Sequence {
       if (leaf.part == part) {
         push(lane_of(leaf, model_.tp_crosses_domains()), std::string(step_part_info(part).name), leaf.each_us);
       }
+    }
+  }
+
+  // The TP group's, or that of dense layers spread otherwise: its leaf is the last one, absent for one rank.
+  void add_all_reduce(bool is_of_dense) {
+    const StepLeaf* chosen = nullptr;
+    for (const StepLeaf& leaf : cost_.leaves) {
+      const int64_t ranks = is_of_dense ? model_.rank().dense_ranks() : model_.rank().layout.tp;
+      chosen = leaf.part == StepPart::kAllReduce && leaf.work.num_ranks == ranks ? &leaf : chosen;
+    }
+    if (chosen != nullptr) {
+      push(lane_of(*chosen, model_.tp_crosses_domains()), "all-reduce", chosen->each_us);
     }
   }
 

@@ -15,6 +15,8 @@ struct ValidatedRow {
   double predicted_ms = 0;
   double low_ms = 0;
   double high_ms = 0;
+  bool beats_memory =
+      false;  // it ran although the budget says that its weights do not fit: predicted without the budget
 
   [[nodiscard]] Comparison comparison() const { return {predicted_ms, low_ms, high_ms, row->tpot_ms}; }
 };
@@ -28,7 +30,7 @@ std::vector<Table> validation_tables(const SiliconRows& silicon, const std::vect
 bool is_fitting_row(const SiliconRow& row);
 
 // Constants of sglang, trtllm and (assumed: their mean) vllm from the fitting rows: one stream factor for all, host time and prefill
-// factor of each engine, sglang's attention of prompts on B300, and what a layer of a 2025 release takes more on Blackwell.
+// factor of each engine, sglang's attention of prompts on B300 (two constants), and what a layer of a 2025 release takes more on Blackwell.
 std::vector<EngineProfile> fit_engines(const std::vector<SiliconRow>& rows,
                                        const std::vector<Calibration>& calibrations);
 

@@ -92,6 +92,14 @@ Hardware changed(const Hardware& hardware, const HardwareChanges& changes) {
       result.bf16_dense_tflops.value *= fp8.value / before;
     }
   }
+  if (changes.nvlink_domain) {
+    constexpr int64_t kMostGpus = 1 << 16;
+    if (*changes.nvlink_domain < 1 || *changes.nvlink_domain > kMostGpus) {
+      model::throw_input_error("--nvlink-domain {}: expected 1 to {} GPUs", *changes.nvlink_domain, kMostGpus);
+    }
+    result.nvlink_domain_gpus = {.value = static_cast<double>(*changes.nvlink_domain),
+                                 .source = fmt::format("--nvlink-domain {}", *changes.nvlink_domain)};
+  }
   if (changes.sms < 1 || changes.comm_sms < 0 || changes.comm_sms >= changes.sms) {
     model::throw_input_error(
         "--comm-sms {}: expected 0 up to {}, of the {} SMs of --sms", changes.comm_sms, changes.sms - 1, changes.sms);

@@ -1,6 +1,7 @@
 // A deployment with one thing changed: other hardware, and how the time of a token answers to each parameter.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,12 +12,13 @@ namespace simulator {
 
 // Each empty (as it is), "x1.4" (times as much), or a number with the unit that the flag's help names.
 struct HardwareChanges {
-  std::string memory_rate = {};  // GB/s
-  std::string nvlink = {};       // GB/s of one direction
-  std::string nic = {};          // GB/s of a GPU, or with a G behind it Gb/s: 800G
-  std::string peak = {};         // dense FP8 TFLOPS; BF16 changes alike
-  int64_t comm_sms = 0;          // SMs that communication keeps from computing ...
-  int64_t sms = 132;             // ... of so many
+  std::string memory_rate = {};               // GB/s
+  std::string nvlink = {};                    // GB/s of one direction
+  std::string nic = {};                       // GB/s of a GPU, or with a G behind it Gb/s: 800G
+  std::string peak = {};                      // dense FP8 TFLOPS; BF16 changes alike
+  std::optional<int64_t> nvlink_domain = {};  // GPUs that NVLink, or a fabric as fast, reaches
+  int64_t comm_sms = 0;                       // SMs that communication keeps from computing ...
+  int64_t sms = 132;                          // ... of so many
 };
 
 // Throws InputError naming the flag.

@@ -3,6 +3,7 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
+#include <algorithm>
 #include <array>
 #include <cctype>
 #include <limits>
@@ -148,12 +149,16 @@ Regex::Searcher::Searcher(const Regex& regex)
       match_data_(pcre2_match_data_create_from_pattern(static_cast<pcre2_code*>(regex.code_.get()), nullptr),
                   [](void* held) { pcre2_match_data_free(static_cast<pcre2_match_data*>(held)); }),
       match_context_(pcre2_match_context_create(nullptr),
-                     [](void* held) { pcre2_match_context_free(static_cast<pcre2_match_context*>(held)); }) {
-  // A run of n blanks costs n steps before the alternative for line ends gives up, and texts may be long.
-  pcre2_set_match_limit(static_cast<pcre2_match_context*>(match_context_.get()), std::numeric_limits<uint32_t>::max());
-}
+                     [](void* held) { pcre2_match_context_free(static_cast<pcre2_match_context*>(held)); }) {}
 
 std::optional<Regex::Match> Regex::Searcher::find(std::string_view text, size_t from) {
+  // A run of n blanks costs n steps before the alternative for line ends gives up, and texts may be long; but a pattern that needs
+  // more than a few steps for a byte, such as (a+)+b, would never end.
+  constexpr uint64_t kStepsOfAny = 10'000;
+  constexpr uint64_t kStepsOfAByte = 100;
+  const uint64_t limit = kStepsOfAny + kStepsOfAByte * text.size();
+  pcre2_set_match_limit(static_cast<pcre2_match_context*>(match_context_.get()),
+                        static_cast<uint32_t>(std::min<uint64_t>(limit, std::numeric_limits<uint32_t>::max())));
   auto* match_data = static_cast<pcre2_match_data*>(match_data_.get());
   const int found = pcre2_match(static_cast<const pcre2_code*>(regex_.code_.get()),
                                 bytes_of(text),

@@ -1,5 +1,10 @@
 #include "tools/sim_deployment.hpp"
 
+#include <utility>
+
+#include "model/check.hpp"
+#include "simulator/op_tables.hpp"
+
 namespace tools {
 
 std::vector<simulator::Calibration> calibrations(const std::string& path) {
@@ -28,7 +33,29 @@ simulator::Deployment deployment_of(const DeploymentFlags& flags) {
 }
 
 simulator::MoeCurves curves_of(const DeploymentFlags& flags) {
-  return simulator::MoeCurves(simulator::parse_skew(flags.skew), simulator::parse_link(flags.link));
+  for (const auto& [flag, value] :
+       {std::pair{"--layer-correlation", flags.layer_correlation}, {"--stale", flags.stale_correlation}}) {
+    if (!(value >= 0 && value <= 1)) {
+      model::throw_input_error("{} {}: expected 0 to 1", flag, value);
+    }
+  }
+  return simulator::MoeCurves(
+      {.skew = simulator::parse_skew(simulator::with_preset(flags.request).skew.value_or("lognormal:1.05")),
+       .layer_correlation = flags.layer_correlation,
+       .seen_correlation = flags.stale_correlation,
+       .link = simulator::parse_link(flags.link),
+       .seed = flags.seed});
+}
+
+std::vector<simulator::ChosenFit> fits_of(const DeploymentFlags& flags, const simulator::Deployment& deployment) {
+  std::vector<simulator::ChosenFit> fits = simulator::choose_fits(calibrations(flags.calibration), deployment.hardware);
+  if (flags.timing_tables.empty()) {
+    return fits;
+  }
+  // Rows are of the GPU as it is, whatever --hbm and its like ask.
+  const simulator::Hardware measured = simulator::load_hardware(deployment.hardware.name);
+  return simulator::with_tables(std::move(fits),
+                                simulator::load_op_tables(flags.timing_tables, measured, deployment.config));
 }
 
 void add_workload(CLI::App& command, DeploymentFlags& flags) {
@@ -38,17 +65,28 @@ void add_workload(CLI::App& command, DeploymentFlags& flags) {
   command.add_option("--system,--gpu", request.gpu, simulator::built_in_hardware_names() + ", or a hardware file");
   command.add_option(
       "--engine,--backend", request.engine, simulator::engine_names() + ", or a file that calibrate wrote");
-  command.add_option("--isl", request.prompt_tokens, "prompt tokens, mean");
-  command.add_option("--osl", request.answer_tokens, "answer tokens, mean");
-  command.add_option(
+  auto* isl = command.add_option("--isl", request.prompt_tokens, "prompt tokens, mean");
+  auto* osl = command.add_option("--osl", request.answer_tokens, "answer tokens, mean");
+  auto* isl_cv = command.add_option(
       "--isl-cv", request.prompt_cv, "standard deviation of prompt lengths over their mean (log-normal)");
-  command.add_option("--osl-cv", request.answer_cv, "the same of answers");
+  auto* osl_cv = command.add_option("--osl-cv", request.answer_cv, "the same of answers");
+  command
+      .add_option("--lengths",
+                  request.lengths,
+                  "a CSV of requests (prompt_tokens, answer_tokens), in place of means and variations")
+      ->excludes(isl)
+      ->excludes(osl)
+      ->excludes(isl_cv)
+      ->excludes(osl_cv);
   command.add_option("--prefix-hit", request.prefix_hit, "share of a prompt's tokens that the cache already has");
   command.add_option("--prefill-chunk,--chunked-prefill-size,--max-num-batched-tokens",
                      request.prefill_chunk,
                      "tokens of a DP rank that are prefilled at once between decode steps (default: a whole prompt)");
   command.add_option("--steps-per-chunk", request.steps_per_chunk, "decode steps between two such chunks")
       ->capture_default_str();
+  command.add_flag("--prefill-in-turn",
+                   request.prefill_in_turn,
+                   "DP ranks of a worker prefill one after another and the others wait (default: all at once)");
   command.add_option("--kv-dtype,--kv-cache-dtype", request.kv_dtype, "bf16 (what engines do by default) or fp8")
       ->check(CLI::IsMember({"bf16", "fp8"}));
   command
@@ -59,11 +97,24 @@ void add_workload(CLI::App& command, DeploymentFlags& flags) {
                      "slots beyond the experts of a layer");
   command.add_flag("--eplb,--enable-eplb", request.eplb, "experts placed by load");
   command
-      .add_option("--skew",
-                  flags.skew,
-                  "how unequally experts are chosen: balanced, lognormal:SIGMA, powerlaw:ALPHA, gini:G, file:LOADS, "
-                  "trace:ROUTING")
+      .add_option("--stale", flags.stale_correlation, "correlation of the load that EPLB saw with the one that comes")
       ->capture_default_str();
+  command
+      .add_option(
+          "--layer-correlation", flags.layer_correlation, "of a layer's hot experts with those of the layer before")
+      ->capture_default_str();
+  command.add_option("--seed", flags.seed, "of all random numbers")->capture_default_str();
+  command.add_option(
+      "--shared-expert",
+      request.shared_expert,
+      "replicated (whole on every rank), sharded (over tp) or routed (as a routed expert that every token "
+      "chooses); default: replicated with experts over DP ranks, else sharded");
+  command.add_option(
+      "--dense-tp,--moe-dense-tp-size", request.dense_tp, "ranks that share the FFN of a dense layer (default: tp)");
+  command.add_option("--skew",
+                     request.skew,
+                     "how unequally experts are chosen: balanced, lognormal:SIGMA, powerlaw:ALPHA, gini:G, file:LOADS, "
+                     "trace:ROUTING (default: the preset's, else lognormal:1.05)");
   command.add_option("--all-to-all,--moe-a2a-backend",
                      flags.all_to_all,
                      "of decode: deepep-ll, deepep-ll-dedup, deepep-normal, deepep-v2, nvlink-one-sided, "
@@ -83,6 +134,7 @@ void add_workload(CLI::App& command, DeploymentFlags& flags) {
   const char* group = "What if";
   command.add_option("--hbm", changes.memory_rate, "memory: x1.4, or GB/s")->group(group);
   command.add_option("--nvlink", changes.nvlink, "NVLink: x2, or GB/s of one direction")->group(group);
+  command.add_option("--nvlink-domain", changes.nvlink_domain, "GPUs that reach one another over NVLink")->group(group);
   command.add_option("--nic", changes.nic, "network of a GPU: x2, GB/s, or 800G for Gb/s")->group(group);
   command.add_option("--peak", changes.peak, "tensor cores: x1.5, or dense FP8 TFLOPS")->group(group);
   command.add_option("--comm-sms", changes.comm_sms, "SMs that communication keeps from computing")->group(group);
@@ -97,6 +149,10 @@ void add_deployment(CLI::App& command, DeploymentFlags& flags) {
   command.add_option("--workers", request.workers, "decode workers, each of the layout");
   command.add_option("--prefill-layout", flags.prefill_layout.shorthand, "prefill on GPUs of its own, shorthand");
   command.add_option("--prefill-workers", request.prefill_workers, "prefill workers");
+  command.add_option(
+      "--timing-tables",
+      flags.timing_tables,
+      "directory of timing tables: where one has rows of this GPU they answer in place of the constants");
   add_layout(command, flags.layout);
 }
 

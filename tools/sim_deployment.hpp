@@ -17,10 +17,13 @@ struct DeploymentFlags {
   LayoutFlags layout;
   LayoutFlags prefill_layout;
   simulator::HardwareChanges changes;
-  std::string skew = "lognormal:1.05";
   std::string link = "infiniband";
+  double layer_correlation = 0;
+  double stale_correlation = 1;
+  uint64_t seed = 1;
   std::string all_to_all;
   std::string calibration;
+  std::string timing_tables;
   OutputFlags output;
 };
 
@@ -32,6 +35,8 @@ void add_deployment(CLI::App& command, DeploymentFlags& flags);
 simulator::DeploymentRequest request_of(const DeploymentFlags& flags);
 simulator::Deployment deployment_of(const DeploymentFlags& flags);
 simulator::MoeCurves curves_of(const DeploymentFlags& flags);
+// The constants for the deployment's hardware, with the rows of --timing-tables beside them.
+std::vector<simulator::ChosenFit> fits_of(const DeploymentFlags& flags, const simulator::Deployment& deployment);
 // From a file that calibrate wrote; the built-in ones without a path.
 std::vector<simulator::Calibration> calibrations(const std::string& path);
 

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "model/check.hpp"
 #include "model/printable.hpp"
@@ -61,6 +62,18 @@ void print_tables(std::vector<simulator::Table> all, const OutputFlags& output) 
       fmt::print("{}{}", is_first ? "" : "\n", simulator::table_text(table));
     }
   }
+}
+
+void print_validation(std::vector<simulator::Table> tables, const OutputFlags& output) {
+  if (!output.json || !output.tables.empty()) {
+    print_tables(std::move(tables), output);
+    return;
+  }
+  nlohmann::ordered_json document = simulator::table_json(tables.front());
+  for (const simulator::Table& table : tables) {
+    document[table.name] = simulator::table_json(table);
+  }
+  fmt::print("{}\n", document.dump(1));
 }
 
 model::ParallelLayout LayoutFlags::layout() const {

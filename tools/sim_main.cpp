@@ -8,6 +8,7 @@
 #include "simulator/walk_tables.hpp"
 #include "tools/cli.hpp"
 #include "tools/sim_flags.hpp"
+#include "tools/sim_lookup.hpp"
 #include "tools/sim_moe.hpp"
 #include "tools/sim_planning.hpp"
 #include "tools/sim_timing.hpp"
@@ -167,6 +168,7 @@ int main(int argc, char** argv) {
   for (tools::SimCommand& command : tools::add_planning_commands(app)) {
     commands.push_back(std::move(command));
   }
+  commands.push_back(tools::add_lookup(app));
   return tools::run_main(app, argc, argv, [&] {
     const auto parsed =
         std::ranges::find_if(commands, [](const tools::SimCommand& command) { return command.parsed->parsed(); });

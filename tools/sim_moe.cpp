@@ -159,7 +159,7 @@ std::function<int()> add_skew(CLI::App& app) {
   app.add_option("--backend", flags->backend, kBackendHelp)->capture_default_str();
   app.add_option("--kernel", options.kernel, "sglang-decode, sglang-prefill, trtllm-fp8 or trtllm-nvfp4")
       ->capture_default_str();
-  app.add_option("--redundant,--num-redundant-experts,--ep-num-redundant-experts",
+  app.add_option("--redundant-experts,--ep-num-redundant-experts,--num-redundant-experts",
                  options.num_redundant,
                  "slots beyond the experts, in all rows (default: 32 or a few more, for EPLB alone)");
   app.add_flag("--pad", options.is_padded, "leave slots empty where the experts do not divide over the ranks");
@@ -242,9 +242,9 @@ AllToAllValidation add_alltoall_validation(CLI::App& app, std::shared_ptr<const 
   app.add_option("--link", flags->link, "infiniband or roce")->capture_default_str()->needs(validation.option);
   validation.run = [flags, output = std::move(output)] {
     const auto rows = simulator::read_all_to_all_rows(flags->file);
-    print_tables(simulator::validate_all_to_all(
-                     rows, simulator::parse_backend(flags->backend), simulator::parse_link(flags->link)),
-                 *output);
+    print_validation(simulator::validate_all_to_all(
+                         rows, simulator::parse_backend(flags->backend), simulator::parse_link(flags->link)),
+                     *output);
     return kExitOk;
   };
   return validation;

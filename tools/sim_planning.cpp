@@ -81,7 +81,7 @@ simulator::Compared compared(const std::string& text) {
   }
   const simulator::Deployment deployment = deployment_of(flags);
   simulator::MoeCurves curves = curves_of(flags);
-  const auto fits = simulator::choose_fits(calibrations(flags.calibration), deployment.hardware);
+  const auto fits = fits_of(flags, deployment);
   return {text, deployment, simulator::serve(deployment, fits, curves)};
 }
 
@@ -110,7 +110,7 @@ SimCommand add_sensitivity(CLI::App& app) {
   add_output(*command, flags->output);
   return {command, [flags] {
             const simulator::Deployment deployment = deployment_of(*flags);
-            const auto fits = simulator::choose_fits(calibrations(flags->calibration), deployment.hardware);
+            const auto fits = fits_of(*flags, deployment);
             simulator::MoeCurves curves = curves_of(*flags);
             print_tables({simulator::sensitivity_table(deployment, fits, curves)}, flags->output);
             return kExitOk;

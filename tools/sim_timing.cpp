@@ -4,7 +4,6 @@
 
 #include <filesystem>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
 #include <string>
@@ -41,7 +40,7 @@ SimCommand add_estimate(CLI::App& app) {
   add_output(*command, flags->output);
   return {command, [flags] {
             const simulator::Deployment deployment = deployment_of(*flags);
-            const auto fits = simulator::choose_fits(calibrations(flags->calibration), deployment.hardware);
+            const auto fits = fits_of(*flags, deployment);
             simulator::MoeCurves curves = curves_of(*flags);
             const simulator::Serving serving = simulator::serve(deployment, fits, curves);
             const simulator::StepSpread spread = simulator::step_spread(deployment, fits, curves, serving);
@@ -69,7 +68,7 @@ SimCommand add_explain(CLI::App& app) {
       "write the decode step as op records, simulated and limit (docs/op-records.md), in place of tables");
   return {command, [flags] {
             const simulator::Deployment deployment = deployment_of(flags->deployment);
-            const auto fits = simulator::choose_fits(calibrations(flags->deployment.calibration), deployment.hardware);
+            const auto fits = fits_of(flags->deployment, deployment);
             simulator::MoeCurves curves = curves_of(flags->deployment);
             if (!flags->records.empty()) {
               model::OpRecordFile file = simulator::step_records(deployment, fits, curves, DSV3_COMMIT);
@@ -100,7 +99,7 @@ SimCommand add_trace(CLI::App& app) {
   command->footer("\nExample:\n  $ dsv3-sim trace --preset h100-ep72-decode --ranks 0,8 --out step.json\n");
   return {command, [flags] {
             const simulator::Deployment deployment = deployment_of(flags->deployment);
-            const auto fits = simulator::choose_fits(calibrations(flags->deployment.calibration), deployment.hardware);
+            const auto fits = fits_of(flags->deployment, deployment);
             simulator::MoeCurves curves = curves_of(flags->deployment);
             const simulator::Serving serving = simulator::serve(deployment, fits, curves);
             write_text(flags->out, simulator::step_trace(deployment, fits, curves, serving, flags->ranks).json());
@@ -120,7 +119,7 @@ struct CalibrateFlags {
 void run_step_log(const CalibrateFlags& flags) {
   const std::vector<simulator::LoggedStep> steps = simulator::read_step_log(flags.step_log);
   const simulator::Deployment deployment = deployment_of(flags.deployment);
-  const auto fits = simulator::choose_fits(calibrations(flags.deployment.calibration), deployment.hardware);
+  const auto fits = fits_of(flags.deployment, deployment);
   simulator::MoeCurves curves = curves_of(flags.deployment);
   const std::string origin = std::filesystem::path(flags.step_log).filename().string();
   const simulator::CorrectedEngine engine = simulator::correct_engine(deployment, fits, curves, steps, origin);
@@ -193,22 +192,6 @@ SimCommand add_calibrate(CLI::App& app) {
   return {command, [flags] { return run_calibrate(*flags); }};
 }
 
-// The summary's fields stand at the top: other programs read them by name.
-void print_validation(const simulator::SiliconRows& silicon,
-                      const std::vector<simulator::ValidatedRow>& rows,
-                      const OutputFlags& output) {
-  std::vector<simulator::Table> tables = simulator::validation_tables(silicon, rows);
-  if (!output.json || !output.tables.empty()) {
-    print_tables(std::move(tables), output);
-    return;
-  }
-  nlohmann::ordered_json document = simulator::table_json(tables.front());
-  for (size_t i = 1; i < tables.size(); ++i) {
-    document[tables[i].name] = simulator::table_json(tables[i]);
-  }
-  fmt::print("{}\n", document.dump(1));
-}
-
 struct ValidateFlags {
   std::string silicon;
   std::string calibration;
@@ -236,7 +219,7 @@ SimCommand add_validate(CLI::App& app) {
             }
             const simulator::SiliconRows silicon = simulator::read_silicon(flags->silicon, flags->with_suspects);
             const auto rows = simulator::validate(silicon.rows, calibrations(flags->calibration));
-            print_validation(silicon, rows, *output);
+            print_validation(simulator::validation_tables(silicon, rows), *output);
             return kExitOk;
           }};
 }

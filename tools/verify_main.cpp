@@ -6,6 +6,7 @@
 
 #include <fstream>
 #include <map>
+#include <mutex>
 
 #include "golden/compare.hpp"
 #include "golden/formats.hpp"
@@ -16,6 +17,7 @@
 #include "tools/cli.hpp"
 #include "tools/device/engine_dump.hpp"
 #include "tools/device/kernel_faults.hpp"
+#include "tools/device/layout_flags.hpp"
 #include "tools/device/open.hpp"
 #include "tools/list_required.hpp"
 #include "tools/op_pack.hpp"
@@ -41,7 +43,8 @@ struct VerifyFlags {
   bool strict = false;
   bool with_oracle_ratio = false;
   std::string pin_routing;
-  std::string layout;
+  std::string layout;  // of a dump
+  LayoutFlags ranks;   // of the device
   int num_threads = default_threads();
 };
 
@@ -54,6 +57,7 @@ class CheckedWeights : public model::WeightSource {
   [[nodiscard]] const model::ModelConfig& config() const override { return original_.config(); }
   [[nodiscard]] model::TensorView weight(const std::string& name) const override {
     auto tensor = original_.weight(name);
+    const std::lock_guard lock(mutex_);  // every rank reads its part
     const auto expected = manifest_.weight_hashes.find(name);
     if (expected != manifest_.weight_hashes.end() && !checked_.contains(name)) {
       if (golden::content_hash(tensor) != expected->second) {
@@ -72,6 +76,7 @@ class CheckedWeights : public model::WeightSource {
  private:
   const model::WeightSource& original_;
   const golden::Manifest& manifest_;
+  mutable std::mutex mutex_;
   mutable std::set<std::string> checked_;
 };
 
@@ -166,28 +171,38 @@ model::AttentionForm form_of(const std::vector<golden::Case>& cases, const std::
 }
 
 // What the engine's kernels compute for the golden file's cases.
-golden::Dump run_device(const VerifyFlags& flags,
-                        const model::WeightSource& weights,
-                        const golden::Manifest& manifest,
-                        const std::vector<std::string>& cases) {
+golden::GatheredDump run_device(const VerifyFlags& flags,
+                                const model::WeightSource& weights,
+                                const golden::Manifest& manifest,
+                                const std::vector<std::string>& cases) {
   check_profile(manifest, weights.config());
-  auto dump =
-      dump_engine(weights,
-                  manifest,
-                  flags.kernel_fault.empty() ? open_device(flags.device, flags.num_threads)
-                                             : make_faulty_backend(emulation_options(flags.device, flags.num_threads),
-                                                                   flags.device.races,
-                                                                   kernel_fault(flags.kernel_fault)),
-                  {.cases = cases,
-                   .fp8_cache = flags.device.kv == "fp8",
-                   .on_progress = show_progress,
-                   .on_plan = [&](const std::string& plan) {
-                     if (!flags.json) {
-                       fmt::print("device     {}\n", plan);
-                     }
-                   }});
+  const model::ParallelLayout layout = layout_of(flags.ranks, weights.config());
+  if (layout.num_ranks() > 1) {
+    check_one_gpu(flags.device.device);
+  }
+  const int num_threads = layout.num_ranks() > 1 ? 1 : flags.num_threads;  // each rank is a thread
+  const auto make_backend = [&] {
+    return flags.kernel_fault.empty()
+               ? open_device(flags.device, num_threads)
+               : make_faulty_backend(
+                     emulation_options(flags.device, num_threads), flags.device.races, kernel_fault(flags.kernel_fault));
+  };
+  const EngineDumpJob job{.cases = cases,
+                          .fp8_cache = flags.device.kv == "fp8",
+                          .layout = layout,
+                          .on_progress = show_progress,
+                          .on_plan = [&](const std::string& plan) {
+                            if (!flags.json) {
+                              fmt::print("{:<10} {}\n", layout.num_ranks() > 1 ? "each rank" : "device", plan);
+                            }
+                          }};
+  auto gathered =
+      layout.num_ranks() > 1
+          ? dump_ranks(weights, manifest, make_backend, job)
+          : golden::GatheredDump{
+                .dump = dump_engine(weights, manifest, make_backend(), job), .origins = {}, .disagreements = {}};
   clear_progress();
-  return dump;
+  return gathered;
 }
 
 golden::PinRouting parse_pin(const std::string& text) {
@@ -235,11 +250,8 @@ int run_verify(const VerifyFlags& flags) {
     }
   }
   const CheckedWeights weights(*checkpoint.weights, manifest);
-  const auto gathered =
-      flags.device.device.empty()
-          ? read_ranks(flags, weights.config(), manifest.cases)
-          : golden::GatheredDump{
-                .dump = run_device(flags, weights, manifest, cases), .origins = {}, .disagreements = {}};
+  const auto gathered = flags.device.device.empty() ? read_ranks(flags, weights.config(), manifest.cases)
+                                                    : run_device(flags, weights, manifest, cases);
   const golden::Dump& dump = gathered.dump;
   const auto rules = rules_of(mode_of(manifest));
   const golden::CompareOptions options{.cases = cases,
@@ -336,6 +348,7 @@ int main(int argc, char** argv) {
       "--layout",
       flags.layout,
       "--against is a directory with the files of all ranks (rank0 in their names): tp8, ep8, dp8ep8, tp4dp2ep8, ...");
+  tools::add_layout_options(app, flags.ranks);
   app.add_option("--pin-routing", flags.pin_routing, "take the dump's routing as given, unjudged: ids or ids+weights");
   app.add_flag("--strict", flags.strict, "a legal variant or a routing flip is a failure too");
   app.add_flag("--oracle-ratio",

@@ -23,6 +23,9 @@ constexpr std::string_view kConfigSizes[] = {"q_lora_rank",
                                              "intermediate_size",
                                              "moe_intermediate_size"};
 
+// Each entry of "repeats" may double the rows.
+constexpr size_t kMaxRows = 10'000;
+
 constexpr std::string_view kMinusLayers = "-num_hidden_layers";
 
 bool is_number(std::string_view text) {
@@ -195,6 +198,9 @@ NameMap parse_map(std::string_view text, const std::string& origin) {
   for (const Json& repeat : json.contains("repeats") ? list_of(json, "repeats", origin) : Json::array()) {
     const auto more = repeated_rows(repeat, map.rows, origin + ": repeats");
     map.rows.insert(map.rows.end(), more.begin(), more.end());
+    if (map.rows.size() > kMaxRows) {
+      throw_input_error("{}: repeats: they make more than {} rows", origin, kMaxRows);
+    }
   }
   if (json.contains("cases")) {
     if (!json["cases"].is_object()) {

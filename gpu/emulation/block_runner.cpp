@@ -5,10 +5,12 @@
 
 #include <algorithm>
 #include <bit>
+#include <chrono>
 #include <cstring>
 #include <map>
 #include <new>
 #include <numeric>
+#include <thread>
 #include <utility>
 
 #include "gpu/emulation/race_checker.hpp"
@@ -24,6 +26,10 @@ constexpr size_t kArenaBytes = static_cast<size_t>(kMaxSharedBytes) + kCanaryByt
 
 // Of a loop that waits, while nobody in the block exits or meets: after so many a thread it is taken to wait forever.
 constexpr int kMaxYieldsOfAThread = 200;
+
+// Of a loop that waits for a peer: so many rounds at full speed, then the OS thread sleeps between them.
+constexpr int kEagerPeerYields = 256;
+constexpr std::chrono::microseconds kPeerSleep{50};
 
 constinit thread_local BlockRunner* current_runner = nullptr;
 
@@ -63,6 +69,7 @@ void BlockRunner::prepare(const GridLaunch& launch, Index3 block) {
   num_threads_ = static_cast<int>(launch.block.count());
   num_exited_ = 0;
   num_fruitless_yields_ = 0;
+  num_peer_yields_ = 0;
   if (threads_.size() < static_cast<size_t>(num_threads_)) {
     threads_.resize(static_cast<size_t>(num_threads_));
     meetings_.resize(static_cast<size_t>(num_threads_ / kWarpLen));
@@ -270,6 +277,15 @@ void BlockRunner::yield(Site site) {
   threads_[static_cast<size_t>(running_)].status = Status::kCanRun;
   runnable_.push_back(running_);
   change_thread();
+}
+
+void BlockRunner::yield_to_peers() {
+  if (++num_peer_yields_ < kEagerPeerYields) {
+    std::this_thread::yield();
+  } else {
+    std::this_thread::sleep_for(kPeerSleep);
+  }
+  interrupt();
 }
 
 void BlockRunner::interrupt() {

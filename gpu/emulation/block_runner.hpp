@@ -80,6 +80,8 @@ class BlockRunner {
                            void* closure);
   // Lets others run; for loops that wait for another block's or thread's word in memory.
   void yield(Site site);
+  // Lets others run, and other ranks' OS threads; for loops that wait for a word of a peer's kernel.
+  void yield_to_peers();
   // Lets others run if anybody can: how a checked access interrupts a thread.
   void interrupt();
   void misaligned(const void* address, int64_t num_bytes, const void* program_counter);
@@ -154,6 +156,7 @@ class BlockRunner {
   int num_threads_ = 0;
   int num_exited_ = 0;
   int num_fruitless_yields_ = 0;
+  int num_peer_yields_ = 0;
   std::vector<int> start_order_;
   size_t next_to_start_ = 0;
   std::vector<int> runnable_;  // from first_runnable_ on

@@ -26,6 +26,33 @@ inline bf16 to_bf16(float x) {
   return {static_cast<uint16_t>(kept + (up ? 1 : 0))};
 }
 
+inline float to_float(fp16 x) {
+  const uint32_t sign = static_cast<uint32_t>(x.bits & 0x8000U) << 16;
+  const uint32_t magnitude = x.bits & 0x7FFFU;
+  if (magnitude >= 0x7C00) {
+    return std::bit_cast<float>(sign | 0x7F800000U | (magnitude & 0x3FFU) << 13);
+  }
+  // As below: FP32's bias is 127, this one's 15.
+  return std::bit_cast<float>(sign | magnitude << 13) * 0x1p112f;
+}
+
+// To nearest, halfway to even, subnormals included; from 65520 on gives infinity, NaN gives 0x7FFF.
+inline fp16 to_fp16(float x) {
+  if (x != x) {
+    return {0x7FFF};
+  }
+  const auto sign = static_cast<uint16_t>(std::bit_cast<uint32_t>(x) >> 31 << 15);
+  const float magnitude = std::fabs(x);
+  if (magnitude >= 65536.0f) {
+    return {static_cast<uint16_t>(sign | 0x7C00U)};
+  }
+  // As below, with steps of 2^(exponent - 10), at least 2^-24, of which a normal binade has 1024 to 2048.
+  const int exponent = std::max(static_cast<int>(std::bit_cast<uint32_t>(magnitude) >> 23) - 127, -14);
+  const float per_step = std::bit_cast<float>(static_cast<uint32_t>(10 - exponent + 127) << 23);
+  const auto steps = static_cast<int>((magnitude * per_step + 0x1.8p23f) - 0x1.8p23f);
+  return {static_cast<uint16_t>(sign | (steps + (exponent + 14) * 1024))};
+}
+
 inline float to_float(fp8_e4m3 x) {
   const uint32_t sign = static_cast<uint32_t>(x.bits & 0x80U) << 24;
   const uint32_t magnitude = x.bits & 0x7FU;

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "gpu/emulation/access_faults.hpp"
+#include "gpu/emulation/peer_group.hpp"
 #include "gpu/emulation/race_checker.hpp"
 #include "model/check.hpp"
 
@@ -19,13 +20,6 @@ namespace gpu::emulation {
 namespace {
 
 constexpr unsigned kMaxGridY = 65535;
-
-void join(QueueClock& clock, const QueueClock& other) {
-  for (const auto& [stream, count] : other) {
-    auto& mine = clock[stream];
-    mine = std::max(mine, count);
-  }
-}
 
 void check_launch(const GridLaunch& launch) {
   const auto refuse = [&](const std::string& why) {
@@ -58,7 +52,7 @@ Index3 block_at(Index3 grid, int64_t i) {
 Device::Device(const Options& options)
     : options_(options), memory_(options.memory_bytes), random_state_(options.order.seed) {
   CHECK(options.num_os_threads >= 1);
-  checker_ = std::make_unique<RaceChecker>(memory_, options_.finds_races);
+  checker_ = std::make_unique<RaceChecker>(memory_, options_.finds_races, options_.peers);
   for (int i = 0; i < options.num_os_threads; ++i) {
     runners_.push_back(std::make_unique<BlockRunner>(options, options.order.seed + static_cast<uint64_t>(i), nullptr));
   }
@@ -143,6 +137,10 @@ void Device::enqueue_fill(Stream stream, void* to, std::byte value, int64_t num_
   });
 }
 
+void Device::enqueue_host(Stream stream, std::function<void()> work) {
+  append(stream, [work = std::move(work)](const QueueClock&) { work(); });
+}
+
 Event Device::record(Stream stream) {
   const Queue& queue = queue_of(stream);
   return {queue.clock, queue.captures ? queue.captured_last : std::vector<size_t>{}};
@@ -162,7 +160,7 @@ void Device::wait(Stream stream, const Event& event) {
 bool Device::can_run(const Operation& operation, int stream) const {
   return std::all_of(operation.clock.begin(), operation.clock.end(), [&](const auto& entry) {
     const auto& [other, count] = entry;
-    return queues_[static_cast<size_t>(other)].num_done >= (other == stream ? count - 1 : count);
+    return other == kMeetings || queues_[static_cast<size_t>(other)].num_done >= (other == stream ? count - 1 : count);
   });
 }
 
@@ -189,7 +187,10 @@ void Device::run_one() {
   ++queue.num_done;
   try {
     operation.run(operation.clock);
-  } catch (...) {
+  } catch (const std::exception& failure) {
+    if (options_.peers != nullptr) {
+      options_.peers->fail(failure.what());
+    }
     // As on a device: after a fault nothing that was queued is done.
     for (Queue& each : queues_) {
       each.num_done += static_cast<int64_t>(each.waiting.size());
@@ -212,6 +213,12 @@ void Device::synchronize() {
   for (size_t i = 0; i < queues_.size(); ++i) {
     synchronize(Stream{this, static_cast<int>(i)});
   }
+}
+
+void Device::meet_peers() {
+  refuse_during_capture("wait for peers");
+  CHECK(options_.peers != nullptr);
+  host_clock_[kMeetings] = checker_->meet_peers(host_clock_, options_.peer_timeout_s);
 }
 
 void Device::begin_capture(Stream stream) {

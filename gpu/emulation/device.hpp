@@ -14,14 +14,12 @@
 #include "gpu/emulation/block_runner.hpp"
 #include "gpu/emulation/memory.hpp"
 #include "gpu/emulation/options.hpp"
+#include "gpu/emulation/peer_clock.hpp"
 
 namespace gpu::emulation {
 
 class Device;
 class RaceChecker;
-
-// What an operation of a queue has to wait for: for each stream, how many of its operations (vector clock).
-using QueueClock = std::map<int, int64_t>;
 
 struct Stream {
   Device* device = nullptr;
@@ -73,11 +71,15 @@ class Device {
   void enqueue(Stream stream, GridLaunch launch, bool checked, bool early);
   void enqueue_copy(Stream stream, void* to, const void* from, int64_t num_bytes);
   void enqueue_fill(Stream stream, void* to, std::byte value, int64_t num_bytes);
+  // Work of the host among the stream's. What it reads and writes is not checked.
+  void enqueue_host(Stream stream, std::function<void()> work);
   Event record(Stream stream);
   void wait(Stream stream, const Event& event);
   // Does what is queued until the stream is empty. Throws the first Fault; what is queued behind it is dropped.
   void synchronize(Stream stream);
   void synchronize();
+  // Waits for the hosts of all devices of the group: what each of them has synchronised is done before what any enqueues afterwards.
+  void meet_peers();
 
   // --- Graphs ---
   void begin_capture(Stream stream);

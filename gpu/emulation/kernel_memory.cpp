@@ -14,14 +14,6 @@ namespace {
 constexpr int kCopyBytes = 16;
 constexpr int kPoison = 0xFF;
 
-// Tells the checker, if there is one, about an access that the emulation makes for the running thread.
-void note(const void* address, int num_bytes, AccessKind kind, Site site) {
-  BlockRunner& runner = *BlockRunner::current();
-  if (RaceChecker* checker = runner.checker(); checker != nullptr && num_bytes > 0 && checker->watches(address)) {
-    checker->access(runner.thread_id(), address, num_bytes, kind, checker->origin_of(site));
-  }
-}
-
 void move_bytes(const PendingCopy& copy) {
   if (copy.valid_bytes == kCopyBytes) {  // nearly always, and a known size is one instruction
     std::memcpy(copy.to, copy.from, kCopyBytes);
@@ -39,6 +31,13 @@ void finish(const PendingCopy& copy) {
 }
 
 }  // namespace
+
+void note(const void* address, int num_bytes, AccessKind kind, Site site) {
+  BlockRunner& runner = *BlockRunner::current();
+  if (RaceChecker* checker = runner.checker(); checker != nullptr && num_bytes > 0 && checker->watches(address)) {
+    checker->access(runner.thread_id(), address, num_bytes, kind, checker->origin_of(site));
+  }
+}
 
 void require_aligned(const void* address, int num_bytes, Site site) {
   if (reinterpret_cast<uintptr_t>(address) % static_cast<uintptr_t>(num_bytes) != 0) {

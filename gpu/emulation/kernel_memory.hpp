@@ -8,6 +8,10 @@
 
 namespace gpu::emulation {
 
+enum class AccessKind;
+
+// Tells the checker, if there is one, about an access that the emulation makes for the running thread.
+void note(const void* address, int num_bytes, AccessKind kind, Site site);
 // Fails the block when the address is no multiple of num_bytes.
 void require_aligned(const void* address, int num_bytes, Site site);
 int32_t atomic_add(int32_t* to, int32_t value, Site site);

@@ -65,6 +65,7 @@ std::byte* DeviceMemory::allocate(int64_t num_bytes, std::string_view what) {
   next_ += page_bytes + kPageBytes;
   std::byte* const start = pages + page_bytes - room;
   std::memset(start, kPoison, static_cast<size_t>(std::min(room, kPoisonBytes)));
+  const std::lock_guard lock(mutex_);
   allocations_[start] = {std::string(what), num_bytes, pages, page_bytes};
   used_bytes_ += num_bytes;
   return start;
@@ -77,6 +78,7 @@ void DeviceMemory::release(std::byte* start) {
   const auto page_bytes = static_cast<size_t>(found->second.page_bytes);
   madvise(found->second.pages, page_bytes, MADV_DONTNEED);
   mprotect(found->second.pages, page_bytes, PROT_NONE);
+  const std::lock_guard lock(mutex_);
   allocations_.erase(found);
 }
 
@@ -93,6 +95,11 @@ bool DeviceMemory::holds(const void* start, int64_t num_bytes) const {
   }
   const auto& [begin, allocation] = *std::prev(above);
   return first + num_bytes <= begin + allocation.num_bytes;
+}
+
+bool DeviceMemory::holds_for_peer(const void* start, int64_t num_bytes) const {
+  const std::lock_guard lock(mutex_);
+  return holds(start, num_bytes);
 }
 
 std::string DeviceMemory::describe(const void* address) const {

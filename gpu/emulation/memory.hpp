@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <mutex>
 #include <string>
 #include <string_view>
 
@@ -26,8 +27,10 @@ class DeviceMemory {
   [[nodiscard]] int64_t budget_bytes() const { return budget_bytes_; }
   // Is the address one that device memory could have, allocated or not?
   [[nodiscard]] bool reserves(const void* address) const;
-  // Do all bytes lie in one live allocation?
+  // Do all bytes lie in one live allocation? For the thread that allocates.
   [[nodiscard]] bool holds(const void* start, int64_t num_bytes) const;
+  // The same, asked by another device's thread.
+  [[nodiscard]] bool holds_for_peer(const void* start, int64_t num_bytes) const;
   // "12 bytes behind `x` (1024 bytes)"
   [[nodiscard]] std::string describe(const void* address) const;
 
@@ -46,6 +49,7 @@ class DeviceMemory {
   std::byte* reserved_ = nullptr;
   std::byte* next_ = nullptr;
   std::map<const std::byte*, Allocation> allocations_;  // by first byte
+  mutable std::mutex mutex_;                            // for changes, and for readers of other threads
 };
 
 }  // namespace gpu::emulation

@@ -2,10 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 
 #include "gpu/emulation/tensor_core.hpp"
 
 namespace gpu::emulation {
+
+class PeerGroup;
 
 // The order in which threads of a block, and operations of different streams, get to run when several could.
 enum class OrderKind { kForward, kReverse, kRandom };
@@ -21,6 +24,8 @@ struct Options {
   int64_t memory_bytes = int64_t{8} << 30;
   Accumulation accumulation = Accumulation::kFp32;
   bool finds_races = true;  // of kernels compiled for checking; without it their accesses are counted and no more
+  std::shared_ptr<PeerGroup> peers = nullptr;  // the devices whose kernels this one shares memory with
+  double peer_timeout_s = 60;                  // after which a kernel that waits for a peer's flag is a deadlock
 };
 
 }  // namespace gpu::emulation

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "gpu/emulation/peer_group.hpp"
 #include "gpu/emulation/source_lines.hpp"
 
 namespace gpu::emulation {
@@ -20,6 +21,7 @@ Origin RaceChecker::origin_of(const void* program_counter) {
 }
 
 Origin RaceChecker::origin_of(Site site) {
+  const auto lock = lock_peers();
   auto found = std::find(sites_.begin(), sites_.end(), site);
   if (found == sites_.end()) {
     found = sites_.insert(sites_.end(), site);
@@ -31,6 +33,12 @@ void RaceChecker::begin_launch(const std::string& name, int stream, const QueueC
   Launch launch{name, stream, clock, clock, early};
   --launch.early_clock[stream];  // itself
   --launch.early_clock[stream];  // and what stands in front of it
+  const auto lock = lock_peers();
+  if (peers_ != nullptr) {
+    peers_at_launch_ = peers_at(launch.clock);
+    peers_at_early_launch_ = peers_at(launch.early_clock);
+    peers_acquired_in_launch_ = nullptr;
+  }
   launches_.push_back(std::move(launch));
   released_.clear();
   counts_ = {};
@@ -40,6 +48,14 @@ void RaceChecker::begin_launch(const std::string& name, int stream, const QueueC
 
 AccessCounts RaceChecker::end_launch() {
   throw_races("");
+  if (peers_ != nullptr) {
+    const Launch& launch = launches_.back();
+    auto& of_stream = peers_behind_[launch.stream];
+    const auto behind = joined(peers_at_launch_, peers_acquired_in_launch_);
+    if (of_stream.empty() || of_stream.rbegin()->second != behind) {
+      of_stream[launch.clock.at(launch.stream)] = behind;
+    }
+  }
   return counts_;
 }
 
@@ -55,6 +71,7 @@ void RaceChecker::throw_races(const std::string& what_came_of_them) const {
 }
 
 void RaceChecker::begin_block(BlockRunner& runner, Index3 block) {
+  const auto lock = lock_peers();
   runner_ = &runner;
   runs_.push_back({static_cast<uint32_t>(launches_.size()) - 1, block});
   run_ = static_cast<uint32_t>(runs_.size()) - 1;
@@ -73,6 +90,7 @@ void RaceChecker::begin_block(BlockRunner& runner, Index3 block) {
 
 void RaceChecker::end_block() {
   runner_ = nullptr;
+  acquired_from_peers_.clear();
   ++time_;
 }
 
@@ -97,13 +115,20 @@ void RaceChecker::warp_met(int warp, uint32_t mask) {
 
 void RaceChecker::fence(int thread) {
   const auto index = static_cast<size_t>(thread);
-  fences_[index] = {true, {run_, thread, time_, warps_[index / kWarpLen].time, block_time_}};
+  fences_[index] = {true, {release_of(thread), learnt_from_peers(thread)}};
   ++time_;
-  for (const Release& release : pending_[index]) {
+  for (const auto& [release, peers] : pending_[index]) {
     acquired_.push_back({release, thread, time_});
+    if (peers != nullptr) {
+      acquired_from_peers_.push_back({peers, thread, time_});
+    }
   }
   pending_[index].clear();
   ++time_;
+}
+
+Release RaceChecker::release_of(int thread) const {
+  return {run_, thread, time_, warps_[static_cast<size_t>(thread / kWarpLen)].time, block_time_};
 }
 
 void RaceChecker::atomic(int thread, const void* address) {
@@ -111,7 +136,7 @@ void RaceChecker::atomic(int thread, const void* address) {
   auto& pending = pending_[static_cast<size_t>(thread)];
   pending.insert(pending.end(), published.begin(), published.end());
   if (const Fence& fence = fences_[static_cast<size_t>(thread)]; fence.any) {
-    published.push_back(fence.release);
+    published.push_back(fence.published);
   }
 }
 
@@ -185,13 +210,16 @@ bool RaceChecker::in_block_before(int thread, uint32_t time, Sharers sharers, in
           time < warp.pair_times[static_cast<size_t>(thread % kWarpLen)][static_cast<size_t>(later_thread % kWarpLen)]);
 }
 
+// Is what stands in front of the launch ordered before what `thread` does now?
+bool RaceChecker::has_waited(int thread) const {
+  return !launches_.back().early || runner_ == nullptr || waited_[static_cast<size_t>(thread)] ||
+         (first_waiter_ >= 0 && in_block_before(first_waiter_, first_wait_time_, Sharers::kOneThread, thread));
+}
+
 bool RaceChecker::launch_ordered(uint32_t earlier_launch, int later_thread) const {
   const Launch& earlier = launches_[earlier_launch];
   const Launch& later = launches_.back();
-  const bool waited =
-      !later.early || runner_ == nullptr || waited_[static_cast<size_t>(later_thread)] ||
-      (first_waiter_ >= 0 && in_block_before(first_waiter_, first_wait_time_, Sharers::kOneThread, later_thread));
-  const QueueClock& clock = waited ? later.clock : later.early_clock;
+  const QueueClock& clock = has_waited(later_thread) ? later.clock : later.early_clock;
   const auto known = clock.find(earlier.stream);
   return known != clock.end() && known->second >= earlier.clock.at(earlier.stream);
 }
@@ -199,6 +227,9 @@ bool RaceChecker::launch_ordered(uint32_t earlier_launch, int later_thread) cons
 bool RaceChecker::ordered(const ShadowAccess& earlier, const ShadowAccess& later) const {
   if (earlier.run == 0) {
     return true;
+  }
+  if (earlier.device != device_) {
+    return peers_order(earlier, later.thread);
   }
   if (earlier.run == later.run) {
     return in_block_before(earlier.thread, earlier.time, earlier.sharers, later.thread) ||
@@ -210,13 +241,8 @@ bool RaceChecker::ordered(const ShadowAccess& earlier, const ShadowAccess& later
   }
   return std::any_of(acquired_.begin(), acquired_.end(), [&](const Acquired& known) {
     const Release& release = known.release;
-    if (release.run != earlier.run || !in_block_before(known.thread, known.time, Sharers::kOneThread, later.thread)) {
-      return false;
-    }
-    const bool same_thread = release.thread == earlier.thread && earlier.sharers == Sharers::kOneThread;
-    const bool same_warp = release.thread / kWarpLen == earlier.thread / kWarpLen && earlier.sharers != Sharers::kMany;
-    return (same_thread && earlier.time <= release.own_time) || (same_warp && earlier.time < release.warp_time) ||
-           earlier.time < release.block_time;
+    return release.run == earlier.run && in_block_before(known.thread, known.time, Sharers::kOneThread, later.thread) &&
+           covers(release, earlier);
   });
 }
 
@@ -230,10 +256,10 @@ void RaceChecker::check_cell(ShadowCell& cell, const ShadowAccess& now, const vo
   };
   const bool finishes_copy = (kind == AccessKind::kWrite || kind == AccessKind::kAsyncWrite) && cell.write.is_pending &&
                              cell.write.thread == now.thread;
-  if (cell.write.is_pending && !finishes_copy && cell.write.run == now.run) {
+  if (cell.write.is_pending && !finishes_copy && same_run(cell.write, now)) {
     report(cell.write, "asynchronous copy (not waited for)", now, what, address);
   }
-  if (kind == AccessKind::kAsyncRead && cell.write.run == now.run && !cell.write.is_async &&
+  if (kind == AccessKind::kAsyncRead && same_run(cell.write, now) && !cell.write.is_async &&
       async_fences_[cell.write.thread] < cell.write.time) {
     report(cell.write, "write (without a fence for asynchronous readers)", now, "asynchronous read", address);
   }
@@ -243,6 +269,10 @@ void RaceChecker::check_cell(ShadowCell& cell, const ShadowAccess& now, const vo
   }
   if (!reads) {
     check(cell.read, "read");
+    for (const ShadowAccess& other : cell.other_reads) {
+      check(other, "read");
+    }
+    cell.other_reads.clear();
   }
   if (!reads && kind != AccessKind::kAtomic) {
     cell.write = now;
@@ -251,7 +281,12 @@ void RaceChecker::check_cell(ShadowCell& cell, const ShadowAccess& now, const vo
   // Several accesses that need no order among each other: the last one stands for all.
   ShadowAccess& last = reads ? cell.read : cell.atomic;
   auto sharers = Sharers::kOneThread;
-  if (!ordered(last, now)) {
+  if (last.device != now.device) {
+    if (reads && !ordered(last, now)) {
+      std::erase_if(cell.other_reads, [&](const ShadowAccess& other) { return other.device == last.device; });
+      cell.other_reads.push_back(last);
+    }
+  } else if (!ordered(last, now)) {
     const bool in_warp = last.run == now.run && last.thread / kWarpLen == now.thread / kWarpLen;
     sharers = in_warp && last.sharers != Sharers::kMany ? Sharers::kOneWarp : Sharers::kMany;
   }
@@ -263,33 +298,21 @@ bool RaceChecker::watches(const void* address) const {
   const auto* byte = static_cast<const std::byte*>(address);
   const bool is_shared =
       runner_ != nullptr && byte >= runner_->shared_memory() && byte < runner_->shared_memory() + kMaxSharedBytes;
-  return is_shared || memory_.reserves(address);
-}
-
-ShadowPage& RaceChecker::page_of(uintptr_t page) {
-  auto& [recent, known] = recent_pages_[page / kShadowPageBytes % recent_pages_.size()];
-  if (recent == page && known != nullptr) {
-    return *known;
-  }
-  auto& slot = pages_[page];
-  if (slot == nullptr) {
-    slot = std::make_unique<ShadowPage>();
-  }
-  recent = page;
-  known = slot.get();
-  return *slot;
+  return is_shared || memory_of(address) != nullptr;
 }
 
 void RaceChecker::access(int thread, const void* address, int64_t num_bytes, AccessKind kind, Origin origin) {
   const bool is_write = kind != AccessKind::kRead && kind != AccessKind::kAsyncRead;
-  const bool is_device = memory_.reserves(address);
-  if (is_device && !memory_.holds(address, num_bytes)) {
+  const DeviceMemory* const memory = memory_of(address);
+  const bool is_device = memory != nullptr;
+  if (is_device &&
+      !(memory == &memory_ ? memory->holds(address, num_bytes) : memory->holds_for_peer(address, num_bytes))) {
     runner_->fail(FaultKind::kOutOfBounds,
                   fmt::format("{}: {} of {} bytes at {}",
                               source_of(origin),
                               is_write ? "write" : "read",
                               num_bytes,
-                              memory_.describe(address)),
+                              memory->describe(address)),
                   kUnknownSite);
   }
   if (!is_device) {
@@ -309,11 +332,15 @@ void RaceChecker::access(int thread, const void* address, int64_t num_bytes, Acc
                          .time = time_,
                          .origin = origin,
                          .thread = static_cast<uint16_t>(thread),
+                         .device = device_,
                          .is_pending = kind == AccessKind::kPendingWrite,
                          .is_async = kind == AccessKind::kAsyncWrite};
   if (!is_device && !finds_races_) {
     return;
   }
+  const auto lock = lock_peers();
+  ShadowMemory& shadow = peers_ != nullptr ? peers_->shadow : shadow_;
+  const uint64_t launch = uint64_t{device_} << 32 | launches_.size();
   auto begin = reinterpret_cast<uintptr_t>(address);
   const uintptr_t end = begin + static_cast<uintptr_t>(num_bytes);
   if (is_device) {
@@ -322,7 +349,7 @@ void RaceChecker::access(int thread, const void* address, int64_t num_bytes, Acc
   while (begin < end) {
     const uintptr_t page_start = begin & ~(kShadowPageBytes - 1);
     const uintptr_t part_end = std::min(end, page_start + kShadowPageBytes);
-    ShadowPage& page = page_of(page_start);
+    ShadowPage& page = shadow.page_of(page_start);
     if (finds_races_) {
       page.for_each(begin, part_end - begin, [&](ShadowCell& cell, uintptr_t at) {
         if (!is_device) {  // an earlier block had shared memory of its own
@@ -334,8 +361,8 @@ void RaceChecker::access(int thread, const void* address, int64_t num_bytes, Acc
       });
     }
     if (is_device) {
-      if (page.counted_launch != launches_.size()) {
-        page.counted_launch = static_cast<uint32_t>(launches_.size());
+      if (page.counted_launch != launch) {
+        page.counted_launch = launch;
         page.read_sectors = {};
         page.written_sectors = {};
       }
@@ -357,8 +384,11 @@ void RaceChecker::host_access(const void* address, int64_t num_bytes, bool is_wr
   if (!memory_.reserves(address) || num_bytes == 0) {
     return;
   }
-  runs_.push_back({static_cast<uint32_t>(launches_.size()) - 1, {}});
-  run_ = static_cast<uint32_t>(runs_.size()) - 1;
+  {
+    const auto lock = lock_peers();
+    runs_.push_back({static_cast<uint32_t>(launches_.size()) - 1, {}});
+    run_ = static_cast<uint32_t>(runs_.size()) - 1;
+  }
   access(0, address, num_bytes, is_write ? AccessKind::kWrite : AccessKind::kRead, origin_of(Site{"host copy", 0}));
 }
 
@@ -371,15 +401,17 @@ std::string RaceChecker::source_of(Origin origin) const {
 }
 
 std::string RaceChecker::describe(const ShadowAccess& access, const char* what) const {
-  const Run& run = runs_[access.run];
-  return fmt::format("{} by kernel {}, block ({}, {}, {}), thread {} at {}",
+  const RaceChecker& checker = access.device == device_ ? *this : *peers_->checker(access.device);
+  const Run& run = checker.runs_[access.run];
+  return fmt::format("{} by kernel {}{}, block ({}, {}, {}), thread {} at {}",
                      what,
-                     launches_[run.launch].name,
+                     checker.launches_[run.launch].name,
+                     peers_ != nullptr ? fmt::format(" of device {}", access.device) : "",
                      run.block.x,
                      run.block.y,
                      run.block.z,
                      access.thread,
-                     source_of(access.origin));
+                     checker.source_of(access.origin));
 }
 
 void RaceChecker::report(const ShadowAccess& earlier,
@@ -390,9 +422,10 @@ void RaceChecker::report(const ShadowAccess& earlier,
   if (races_.size() >= kMaxReported || !reported_.insert({earlier.origin, later.origin}).second) {
     return;
   }
+  const DeviceMemory* const memory = memory_of(address);
   const std::string where =
-      memory_.reserves(address)
-          ? memory_.describe(address)
+      memory != nullptr
+          ? memory->describe(address)
           : fmt::format("byte {} of shared memory", static_cast<const std::byte*>(address) - runner_->shared_memory());
   races_.push_back(fmt::format("race on {}: {}; and {}; nothing orders them",
                                where,

@@ -3,6 +3,9 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
 namespace gpu::emulation {
@@ -15,15 +18,22 @@ struct ShadowAccess {
   uint32_t time = 0;
   uint32_t origin = 0;
   uint16_t thread = 0;
+  uint8_t device = 0;                     // which of the devices that use each other's memory; 0 for one alone
   bool is_pending = false;                // writes: an asynchronous copy that nobody has waited for yet
   bool is_async = false;                  // writes: by a unit that copies tiles
   Sharers sharers = Sharers::kOneThread;  // of reads and atomics
 };
 
+// Blocks are numbered by each device for itself.
+inline bool same_run(const ShadowAccess& a, const ShadowAccess& b) {
+  return a.run == b.run && a.device == b.device;
+}
+
 struct ShadowCell {
   ShadowAccess write;
   ShadowAccess read;
   ShadowAccess atomic;
+  std::vector<ShadowAccess> other_reads;  // by other devices than the last one, which nothing orders before it
 };
 
 inline constexpr uintptr_t kShadowPageBytes = 4096;
@@ -48,7 +58,7 @@ class ShadowPage {
     }
   }
 
-  uint32_t counted_launch = 0;  // the launch that the bits below belong to
+  uint64_t counted_launch = 0;  // the device and the launch that the bits below belong to
   std::array<uint64_t, 2> read_sectors = {};
   std::array<uint64_t, 2> written_sectors = {};
 
@@ -64,6 +74,28 @@ class ShadowPage {
 
   int shift_ = 4;
   std::vector<ShadowCell> cells_;
+};
+
+class ShadowMemory {
+ public:
+  // `page`: its first byte's address.
+  ShadowPage& page_of(uintptr_t page) {
+    auto& [recent, known] = recent_[page / kShadowPageBytes % recent_.size()];
+    if (recent == page && known != nullptr) {
+      return *known;
+    }
+    auto& slot = pages_[page];
+    if (slot == nullptr) {
+      slot = std::make_unique<ShadowPage>();
+    }
+    recent = page;
+    known = slot.get();
+    return *slot;
+  }
+
+ private:
+  std::unordered_map<uintptr_t, std::unique_ptr<ShadowPage>> pages_;
+  std::array<std::pair<uintptr_t, ShadowPage*>, 64> recent_ = {};
 };
 
 }  // namespace gpu::emulation

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string_view>
 
@@ -10,6 +11,7 @@
 
 namespace gpu {
 
+struct AddPartsArguments;
 struct AlignArguments;
 struct Bf16LinearArguments;
 struct CacheLatentArguments;
@@ -42,8 +44,11 @@ class Backend {
   // Device to device.
   virtual void copy(void* to, const void* from, int64_t num_bytes) = 0;
   virtual void clear(void* to, int64_t num_bytes) = 0;
+  // Work of the host that has its place among the launches, in graphs too.
+  virtual void run_on_host(std::function<void()> work) = 0;
   virtual void synchronize() = 0;
 
+  virtual void launch(const AddPartsArguments& arguments) = 0;
   virtual void launch(const AlignArguments& arguments) = 0;
   virtual void launch(const Bf16LinearArguments& arguments) = 0;
   virtual void launch(const CacheLatentArguments& arguments) = 0;

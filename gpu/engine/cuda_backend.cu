@@ -2,11 +2,13 @@
 
 #include <nvtx3/nvToolsExt.h>
 
+#include <functional>
 #include <vector>
 
 #include "gpu/engine/cuda_handles.cuh"
 #include "gpu/engine/pinned_uploads.cuh"
 #include "gpu/kernels/launchers.cuh"
+#include "gpu/portable/require.hpp"
 
 namespace gpu {
 namespace cuda {
@@ -38,8 +40,14 @@ class CudaBackend : public Backend {
   void clear(void* to, int64_t num_bytes) override {
     check_call(cudaMemsetAsync(to, 0, static_cast<size_t>(num_bytes), stream_.get()), "cudaMemsetAsync");
   }
+  // Communicators of the host read and write buffers themselves, which here they cannot: ranks with GPUs need NCCL and the one-sided
+  // kernels (docs/gpu.md says what is missing).
+  void run_on_host(std::function<void()> /*work*/) override {
+    throw ArgumentError("the engine runs on one GPU: several ranks are not connected to GPUs yet");
+  }
   void synchronize() override { check_call(cudaStreamSynchronize(stream_.get()), "cudaStreamSynchronize"); }
 
+  void launch(const AddPartsArguments& arguments) override { kLaunchers.add_parts(stream(), arguments); }
   void launch(const AlignArguments& arguments) override { kLaunchers.align(stream(), arguments); }
   void launch(const Bf16LinearArguments& arguments) override { kLaunchers.bf16_linear(stream(), arguments); }
   void launch(const CacheLatentArguments& arguments) override { kLaunchers.cache_latent(stream(), arguments); }

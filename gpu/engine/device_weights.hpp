@@ -1,4 +1,5 @@
-// The weights of a model as they lie on the device: pointers into it, in the layouts that the kernels read.
+// The weights that a rank has of a model, as they lie on the device: pointers into it, in the layouts that the kernels read. Sizes below
+// (heads, vocab, the intermediate dimensions, experts, layers) are the rank's own.
 #pragma once
 
 #include <cstdint>
@@ -9,11 +10,14 @@
 
 namespace gpu {
 
-// y = x W^T; `num_groups` matrices one behind the other. Either FP8 codes with scales of 128x128 blocks, or BF16.
+// y = x W^T, or the part of it that a rank has; `num_groups` matrices one behind the other. Either FP8 codes with scales of 128x128 blocks, or BF16.
 struct LinearWeight {
   int64_t out_dim = 0;
   int64_t in_dim = 0;
   int num_groups = 1;
+  int num_splits =
+      1;  // parts of K that different blocks sum: by the shape of the whole matrix, whatever a rank has of it
+  int num_parts = 1;          // parts of K that are added as a binary tree, of which ranks that share K have subtrees
   fp8_e4m3* codes = nullptr;  // [num_groups, out_dim, in_dim]
   float* scales = nullptr;    // [num_groups, ceil(out_dim / 128), ceil(in_dim / 128)]
   bf16* values = nullptr;     // [num_groups, out_dim, in_dim]
@@ -31,9 +35,9 @@ struct MlpWeights {
 };
 
 struct MoeWeights {
-  bf16* router = nullptr;  // [experts, hidden]
-  float* bias = nullptr;   // [experts], or null
-  MlpWeights experts;
+  LinearWeight router;    // BF16 [experts of all ranks, hidden]
+  float* bias = nullptr;  // [experts of all ranks], or null
+  MlpWeights experts;     // the rank's
   std::optional<MlpWeights> shared;
 };
 

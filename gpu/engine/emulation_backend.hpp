@@ -1,9 +1,12 @@
 // The engine's back end on the emulated device. Included by one file compiled plain and by one compiled for checking.
 #pragma once
 
+#include <functional>
+#include <utility>
 #include <vector>
 
 #include "gpu/engine/backend.hpp"
+#include "gpu/kernels/add_parts.cuh"
 #include "gpu/kernels/align.cuh"
 #include "gpu/kernels/bf16_linear.cuh"
 #include "gpu/kernels/cache_latent.cuh"
@@ -40,8 +43,10 @@ class EmulationBackend : public Backend {
     device_.enqueue_copy(stream_, to, from, num_bytes);
   }
   void clear(void* to, int64_t num_bytes) override { device_.enqueue_fill(stream_, to, std::byte{0}, num_bytes); }
+  void run_on_host(std::function<void()> work) override { device_.enqueue_host(stream_, std::move(work)); }
   void synchronize() override { device_.synchronize(stream_); }
 
+  void launch(const AddPartsArguments& arguments) override { add_parts(stream_, arguments); }
   void launch(const AlignArguments& arguments) override { align(stream_, arguments); }
   void launch(const Bf16LinearArguments& arguments) override { bf16_linear(stream_, arguments); }
   void launch(const CacheLatentArguments& arguments) override { cache_latent(stream_, arguments); }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <numeric>
 #include <utility>
 
 #include "gpu/engine/rotation.hpp"
@@ -48,9 +49,13 @@ Engine::Engine(const model::WeightSource& source, std::unique_ptr<Backend> backe
                              config_.quantization->block_rows,
                              config_.quantization->block_cols);
   }
+  const model::ParallelPlan layout = model::parallel_plan(config_, options.layout);
+  CHECK_EQ(layout.layout.num_ranks(), options.world != nullptr ? options.world->size() : 1);
+  shard_ = shard_of(layout, rank());
+  const model::ShardedSource own_weights(source, layout, rank());
   MemoryPlan plan;
   plan.enter_group("weights");
-  const WeightLoader loader(source, weights_, plan);
+  const WeightLoader loader(own_weights, shard_, weights_, plan);
   plan.enter_group("latent cache");
   if (options.fp8_cache && !has_fp8_cache(config_.kv_lora_rank, config_.qk_rope_head_dim)) {
     model::throw_input_error("the device's kernels cannot run this model: {}", kFp8CacheWidths);
@@ -60,18 +65,25 @@ Engine::Engine(const model::WeightSource& source, std::unique_ptr<Backend> backe
                                                              static_cast<int>(config_.qk_rope_head_dim))
                                        : config_.latent_dim() * int64_t{sizeof(bf16)};
   cache_.pages.resize(static_cast<size_t>(config_.num_hidden_layers + config_.num_nextn_predict_layers));
-  for (size_t layer = 0; layer < cache_.pages.size(); ++layer) {
-    plan.add(cache_.pages[layer], options.num_pages * kPageRows * cache_.row_bytes, "cache." + std::to_string(layer));
+  for (int64_t layer = shard_.layers.begin; layer < shard_.layers.end; ++layer) {
+    plan.add(cache_.pages[static_cast<size_t>(layer)],
+             options.num_pages * kPageRows * cache_.row_bytes,
+             "cache." + std::to_string(layer));
   }
   plan.enter_group("workspace");
-  workspace_ = std::make_unique<Workspace>(config_, options.limits, plan);
+  workspace_ = std::make_unique<Workspace>(config_, shard_, weights_, options.limits, plan);
   if (options.on_plan) {
     options.on_plan(plan.text());
   }
   plan.allocate(*backend_);
+  if (options.world != nullptr) {
+    ranks_ = connect(*options.world, layout, workspace_->max_expert_rows, *backend_);
+  }
 
-  observer_ = std::make_unique<Observer>(*backend_);
+  observer_ = std::make_unique<Observer>(*backend_, shard_);
   forward_ = std::make_unique<Forward>(config_,
+                                       shard_,
+                                       ranks_,
                                        weights_,
                                        *workspace_,
                                        cache_,
@@ -89,6 +101,12 @@ Engine::Engine(const model::WeightSource& source, std::unique_ptr<Backend> backe
   }
   const auto rotations = rotation_table(config_, options.limits.num_rotations(config_));
   backend_->upload(workspace_->rotations, rotations.data(), static_cast<int64_t>(rotations.size() * sizeof(float)));
+  if (ranks_.exchange) {
+    std::vector<int32_t> slots(static_cast<size_t>(options.limits.max_rows * config_.num_experts_per_tok));
+    std::iota(slots.begin(), slots.end(), 0);
+    backend_->upload(workspace_->returned_slots, slots.data(), static_cast<int64_t>(slots.size() * sizeof(int32_t)));
+    backend_->synchronize();
+  }
   if (workspace_->arrivals_len > 0) {
     backend_->clear(workspace_->arrivals, workspace_->arrivals_len * int64_t{sizeof(int32_t)});
   }
@@ -111,7 +129,7 @@ void Engine::check_input(const StepInput& input) const {
   }
   CHECK(num_prefill_keys <= limits.max_prefill_keys);
   CHECK_EQ(num_rows, static_cast<int64_t>(input.tokens.size()));
-  CHECK(num_rows >= 1 && num_rows <= limits.max_rows);
+  CHECK((num_rows >= 1 || options_.layout.dp > 1) && num_rows <= limits.max_rows);
   CHECK(static_cast<int64_t>(input.sequences.size()) <= limits.max_sequences);
   CHECK(static_cast<int64_t>(input.head_rows.size()) <= limits.max_head_rows);
 }
@@ -208,7 +226,7 @@ void Engine::upload(const StepInput& input, const MtpInput* mtp, const StepShape
   send(workspace_->head_rows, s.head_rows);
 }
 
-void Engine::run(const StepInput& input, const MtpInput* mtp, const Watch& watch) {
+void Engine::launch(const StepInput& input, const MtpInput* mtp, const Watch& watch) {
   check_input(input);
   const bool is_watched = watch.probe != nullptr || watch.times != nullptr;
   const bool captured = options_.use_graphs && !is_watched &&
@@ -243,6 +261,14 @@ void Engine::run(const StepInput& input, const MtpInput* mtp, const Watch& watch
   observer_->leave_step();
 }
 
+void Engine::run(const StepInput& input, const MtpInput* mtp, const Watch& watch) {
+  launch(input, mtp, watch);
+  if (options_.world != nullptr) {
+    backend_
+        ->synchronize();  // others wait for what this rank sends, also where it wants nothing of the step for itself
+  }
+}
+
 void Engine::run_main(const StepInput& input, const Watch& watch) {
   run(input, nullptr, watch);
 }
@@ -254,6 +280,10 @@ void Engine::run_mtp(const MtpInput& mtp, const StepInput& input, const Watch& w
 
 std::vector<float> Engine::logits() {
   std::vector<float> values(static_cast<size_t>(num_head_rows_ * config_.vocab_size));
+  if (ranks_.pp) {
+    ranks_.pp->broadcast(
+        workspace_->logits, static_cast<int64_t>(values.size()), comm::Element::kF32, ranks_.pp->size() - 1);
+  }
   backend_->download(values.data(), workspace_->logits, static_cast<int64_t>(values.size() * sizeof(float)));
   return values;
 }
@@ -270,23 +300,37 @@ std::vector<int32_t> Engine::sample(std::span<const SamplerRow> rows,
     send(workspace_->is_in_prompt, is_in_prompt);
     send(workspace_->num_generated, num_generated);
   }
-  backend_->launch(SamplerArguments{.logits = workspace_->logits,
-                                    .rows = workspace_->sampler_rows,
-                                    .is_in_prompt = num_generated.empty() ? nullptr : workspace_->is_in_prompt,
-                                    .num_generated = num_generated.empty() ? nullptr : workspace_->num_generated,
-                                    .weights = workspace_->sampler_weights,
-                                    .tokens = workspace_->sampled,
-                                    .num_rows = num_head_rows_,
-                                    .vocab = config_.vocab_size});
+  if (shard_.is_last_stage) {
+    backend_->launch(SamplerArguments{.logits = workspace_->logits,
+                                      .rows = workspace_->sampler_rows,
+                                      .is_in_prompt = num_generated.empty() ? nullptr : workspace_->is_in_prompt,
+                                      .num_generated = num_generated.empty() ? nullptr : workspace_->num_generated,
+                                      .weights = workspace_->sampler_weights,
+                                      .tokens = workspace_->sampled,
+                                      .num_rows = num_head_rows_,
+                                      .vocab = config_.vocab_size});
+  }
+  if (ranks_.pp) {
+    ranks_.pp->broadcast(workspace_->sampled, num_head_rows_, comm::Element::kI32, ranks_.pp->size() - 1);
+  }
   std::vector<int32_t> tokens(rows.size());
   backend_->download(tokens.data(), workspace_->sampled, static_cast<int64_t>(tokens.size() * sizeof(int32_t)));
   return tokens;
 }
 
+bool Engine::on_any_rank(bool mine) const {
+  int32_t count = mine ? 1 : 0;
+  if (options_.world != nullptr) {
+    options_.world->all_reduce(&count, &count, 1, comm::Element::kI32);
+  }
+  return count > 0;
+}
+
 void Engine::copy_pages(std::span<const int32_t> from, std::span<const int32_t> to) {
   CHECK_EQ(from.size(), to.size());
   const int64_t page_bytes = kPageRows * cache_.row_bytes;
-  for (std::byte* const pages : cache_.pages) {
+  for (int64_t layer = shard_.layers.begin; layer < shard_.layers.end; ++layer) {
+    std::byte* const pages = cache_.pages[static_cast<size_t>(layer)];
     for (size_t i = 0; i < from.size(); ++i) {
       backend_->copy(pages + to[i] * page_bytes, pages + from[i] * page_bytes, page_bytes);
     }

@@ -1,5 +1,6 @@
 // One rank of the model on a device: weights, paged latent cache, and steps of ragged batches. What to run is its caller's business
-// (gpu/engine/scheduler.hpp, tools).
+// (gpu/engine/scheduler.hpp, tools). Of several ranks each has an engine, and all make the same calls in the same order: those of one
+// data-parallel rank with the same inputs, others with their own, which may be empty.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +15,11 @@
 #include "gpu/engine/device_weights.hpp"
 #include "gpu/engine/forward.hpp"
 #include "gpu/engine/observer.hpp"
+#include "gpu/engine/ranks.hpp"
+#include "gpu/engine/shard.hpp"
 #include "gpu/engine/weight_loader.hpp"
 #include "gpu/engine/workspace.hpp"
+#include "model/parallel_plan.hpp"
 #include "model/probe.hpp"
 #include "model/weight_source.hpp"
 
@@ -26,7 +30,10 @@ struct EngineOptions {
   int64_t num_pages = 0;      // of the latent cache, shared by all sequences
   bool ue8m0_scales = false;  // activation scales are powers of two
   bool fp8_cache = false;     // the latent cache in FlashMLA's FP8 form
-  bool use_graphs = false;    // steps in which every sequence decodes are captured once for each padded shape
+  model::ParallelLayout layout = {};
+  comm::Communicator* world =
+      nullptr;              // the layout's ranks in the order of its plan; must outlive the engine; null: one rank
+  bool use_graphs = false;  // steps in which every sequence decodes are captured once for each padded shape
   std::function<void(const std::string& text)> on_plan = {};  // the memory plan, before anything is allocated
   WeightLoader::OnProgress on_progress = {};
 };
@@ -54,7 +61,7 @@ struct Watch {
 class Engine {
  public:
   // `source` must outlive the constructor. Throws InputError when the kernels cannot run the model, naming what and why, when a tensor
-  // has a format that they do not read, or when the device's memory is too small.
+  // has a format that they do not read, when the layout is none that the engine runs, or when the device's memory is too small.
   Engine(const model::WeightSource& source, std::unique_ptr<Backend> backend, const EngineOptions& options);
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
@@ -71,11 +78,15 @@ class Engine {
                                             std::span<const uint8_t> is_in_prompt = {},
                                             std::span<const int32_t> num_generated = {});
 
+  // True on every rank if it is on one of them. Collective.
+  [[nodiscard]] bool on_any_rank(bool mine) const;
+
   // Copies whole pages of every layer.
   void copy_pages(std::span<const int32_t> from, std::span<const int32_t> to);
 
   [[nodiscard]] const model::ModelConfig& config() const { return config_; }
   [[nodiscard]] const EngineOptions& options() const { return options_; }
+  [[nodiscard]] const Shard& shard() const { return shard_; }
 
  private:
   // The inputs of a step as they are uploaded; kept until the device has read them.
@@ -96,11 +107,16 @@ class Engine {
   void check_input(const StepInput& input) const;
   [[nodiscard]] StepShape shape_of(const StepInput& input, bool padded) const;
   void upload(const StepInput& input, const MtpInput* mtp, const StepShape& shape);
+  void launch(const StepInput& input, const MtpInput* mtp, const Watch& watch);
   void run(const StepInput& input, const MtpInput* mtp, const Watch& watch);
+
+  [[nodiscard]] int rank() const { return options_.world != nullptr ? options_.world->rank() : 0; }
 
   model::ModelConfig config_;
   EngineOptions options_;
   std::unique_ptr<Backend> backend_;
+  Shard shard_;
+  Ranks ranks_;
   DeviceWeights weights_;
   LatentCache cache_;
   std::unique_ptr<Workspace> workspace_;

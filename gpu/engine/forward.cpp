@@ -1,6 +1,9 @@
 #include "gpu/engine/forward.hpp"
 
+#include <algorithm>
+
 #include "gpu/engine/rotation.hpp"
+#include "gpu/kernels/add_parts.cuh"
 #include "gpu/kernels/bf16_linear.cuh"
 #include "gpu/kernels/embed.cuh"
 #include "gpu/kernels/fp8_linear.cuh"
@@ -10,6 +13,8 @@
 namespace gpu {
 
 Forward::Forward(const model::ModelConfig& config,
+                 const Shard& shard,
+                 const Ranks& ranks,
                  const DeviceWeights& weights,
                  const Workspace& workspace,
                  const LatentCache& cache,
@@ -18,6 +23,8 @@ Forward::Forward(const model::ModelConfig& config,
                  Backend& backend,
                  Observer& observer)
     : config_(config),
+      shard_(shard),
+      ranks_(ranks),
       weights_(weights),
       ws_(workspace),
       cache_(cache),
@@ -56,12 +63,13 @@ void Forward::bf16_linear(const LinearWeight& weight, const bf16* x, float* y_f3
                                       .y_stride = weight.out_dim,
                                       .out_dim = weight.out_dim,
                                       .in_dim = weight.in_dim,
-                                      .num_splits = num_splits_of(weight.out_dim, weight.in_dim, 1)});
+                                      .num_splits = weight.num_splits,
+                                      .num_parts = weight.num_parts});
 }
 
-void Forward::linear(const LinearWeight& weight, const bf16* x, bf16* y, int64_t rows) {
+void Forward::linear(const LinearWeight& weight, const bf16* x, bf16* y, int64_t rows, float* y_f32) {
   if (!weight.is_fp8()) {
-    bf16_linear(weight, x, nullptr, y, rows);
+    bf16_linear(weight, x, y_f32, y, rows);
     return;
   }
   backend_.launch(Fp8LinearArguments{.x = ws_.codes,
@@ -69,13 +77,27 @@ void Forward::linear(const LinearWeight& weight, const bf16* x, bf16* y, int64_t
                                      .weight = weight.codes,
                                      .weight_scale = weight.scales,
                                      .y = y,
+                                     .y_f32 = y_f32,
                                      .partial_sums = ws_.partial_sums,
                                      .arrivals = ws_.arrivals,
                                      .num_tokens = rows,
                                      .x_scale_stride = rows,
                                      .out_dim = weight.out_dim,
                                      .in_dim = weight.in_dim,
-                                     .num_splits = num_splits_of(weight.out_dim, weight.in_dim, 1)});
+                                     .num_splits = weight.num_splits,
+                                     .num_parts = weight.num_parts});
+}
+
+void Forward::shared_linear(const LinearWeight& weight, const bf16* x, bf16* y, int64_t rows) {
+  if (!ranks_.tp) {
+    linear(weight, x, y, rows);
+    return;
+  }
+  linear(weight, x, nullptr, rows, ws_.own_sums);
+  const int64_t count = rows * weight.out_dim;
+  ranks_.tp->all_gather(ws_.own_sums, ws_.all_sums, count, comm::Element::kF32);
+  backend_.launch(
+      AddPartsArguments{.parts = ws_.all_sums, .sum = y, .count = count, .num_parts = static_cast<int>(shard_.tp)});
 }
 
 // A row of a table for each index: what embed does.
@@ -85,23 +107,55 @@ void Forward::gather(const bf16* from, const int32_t* rows_of, bf16* to, int64_t
                                  .out = to,
                                  .num_tokens = rows,
                                  .vocab = static_cast<int32_t>(limits_.max_rows),
+                                 .num_table_rows = static_cast<int32_t>(limits_.max_rows),
                                  .hidden = static_cast<int>(config_.hidden_size)});
+}
+
+// A rank has some rows of the table; where another has it, the row is zero, and the sum is exact.
+void Forward::embed(const bf16* table, int64_t rows) {
+  backend_.launch(EmbedArguments{.tokens = ws_.tokens,
+                                 .table = table,
+                                 .out = ws_.x,
+                                 .num_tokens = rows,
+                                 .vocab = static_cast<int32_t>(config_.vocab_size),
+                                 .first_id = static_cast<int32_t>(shard_.vocab.begin),
+                                 .num_table_rows = static_cast<int32_t>(shard_.vocab.end - shard_.vocab.begin),
+                                 .hidden = static_cast<int>(config_.hidden_size)});
+  if (ranks_.tp) {
+    ranks_.tp->all_reduce(ws_.x, ws_.x, rows * config_.hidden_size, comm::Element::kBf16);
+  }
+}
+
+// The residual stream is the pair of x and residual, and goes over as that.
+void Forward::send_to_next_stage(int64_t rows) {
+  for (const bf16* const values : {ws_.x, ws_.residual}) {
+    ranks_.pp->send(values, rows * config_.hidden_size, comm::Element::kBf16, ranks_.pp->rank() + 1);
+  }
+}
+
+void Forward::receive_from_stage_before(int64_t rows) {
+  for (bf16* const values : {ws_.x, ws_.residual}) {
+    ranks_.pp->receive(values, rows * config_.hidden_size, comm::Element::kBf16, ranks_.pp->rank() - 1);
+  }
 }
 
 void Forward::run_main(const StepShape& shape) {
   const int64_t rows = shape.num_rows;
-  observer_.run("embed", "", [&] {
-    backend_.launch(EmbedArguments{.tokens = ws_.tokens,
-                                   .table = weights_.embedding,
-                                   .out = ws_.x,
-                                   .num_tokens = rows,
-                                   .vocab = static_cast<int32_t>(config_.vocab_size),
-                                   .hidden = static_cast<int>(config_.hidden_size)});
-  });
-  observer_.show("embed", ws_.x);
-  for (size_t i = 0; i < weights_.layers.size(); ++i) {
-    run_layer(
-        {"layer." + std::to_string(i), weights_.layers[i], i, "cache." + std::to_string(i) + ".latent"}, i > 0, shape);
+  if (shard_.is_first_stage) {
+    observer_.run("embed", "", [&] { embed(weights_.embedding, rows); });
+    observer_.show("embed", ws_.x);
+  } else {
+    receive_from_stage_before(rows);
+  }
+  for (int64_t i = shard_.layers.begin; i < std::min(shard_.layers.end, config_.num_hidden_layers); ++i) {
+    const auto index = static_cast<size_t>(i);
+    run_layer({"layer." + std::to_string(i), weights_.layers[index], index, "cache." + std::to_string(i) + ".latent"},
+              i > 0,
+              shape);
+  }
+  if (!shard_.is_last_stage) {
+    send_to_next_stage(rows);
+    return;
   }
   observer_.run("final_norm", "", [&] { norm(weights_.final_norm, true, false, ws_.main_state, rows); });
   observer_.show("final_norm", ws_.main_state);
@@ -109,6 +163,9 @@ void Forward::run_main(const StepShape& shape) {
 }
 
 void Forward::run_mtp(int64_t k, const bf16* states, const StepShape& shape) {
+  if (!shard_.is_last_stage) {
+    return;
+  }
   const int64_t rows = shape.num_rows;
   const int64_t hidden = config_.hidden_size;
   const MtpWeights& mtp = weights_.mtp[static_cast<size_t>(k)];
@@ -123,14 +180,7 @@ void Forward::run_mtp(int64_t k, const bf16* states, const StepShape& shape) {
                                      .hidden = static_cast<int>(hidden),
                                      .epsilon = static_cast<float>(config_.rms_norm_eps)});
   };
-  observer_.run(name.c_str(), ".embed", [&] {
-    backend_.launch(EmbedArguments{.tokens = ws_.tokens,
-                                   .table = mtp.embedding,
-                                   .out = ws_.x,
-                                   .num_tokens = rows,
-                                   .vocab = static_cast<int32_t>(config_.vocab_size),
-                                   .hidden = static_cast<int>(hidden)});
-  });
+  observer_.run(name.c_str(), ".embed", [&] { embed(mtp.embedding, rows); });
   observer_.show(name + ".embed", ws_.x);
   observer_.run(name.c_str(), ".enorm", [&] { norm_half(ws_.x, mtp.enorm, ws_.normed); });
   observer_.show(name + ".enorm", ws_.normed, 2 * hidden);
@@ -154,10 +204,25 @@ void Forward::run_head(const std::string& id, const bf16* states, const LinearWe
   }
   observer_.run(id.c_str(), "", [&] {
     gather(states, ws_.head_rows, ws_.gathered, shape.num_head_rows);
-    bf16_linear(head, ws_.gathered, ws_.logits, nullptr, shape.num_head_rows);
+    bf16_linear(head, ws_.gathered, ranks_.tp ? ws_.own_logits : ws_.logits, nullptr, shape.num_head_rows);
+    if (ranks_.tp) {
+      join_logits(shape.num_head_rows);
+    }
   });
   if (shape.num_head_rows == shape.num_rows) {
     observer_.show(id, ws_.logits);
+  }
+}
+
+void Forward::join_logits(int64_t rows) {
+  const int64_t len = shard_.vocab.end - shard_.vocab.begin;
+  ranks_.tp->all_gather(ws_.own_logits, ws_.all_logits, rows * len, comm::Element::kF32);
+  for (int64_t rank = 0; rank < shard_.tp; ++rank) {
+    for (int64_t row = 0; row < rows; ++row) {
+      backend_.copy(ws_.logits + row * config_.vocab_size + rank * len,
+                    ws_.all_logits + (rank * rows + row) * len,
+                    len * int64_t{sizeof(float)});
+    }
   }
 }
 
@@ -209,7 +274,7 @@ void Forward::run_mlp(
                                     .scale_format = scale_format_});
   });
   observer_.show(name + ".act", ws_.act, mlp.padded_dim);
-  observer_.run(out_id.c_str(), "", [&] { linear(mlp.down, ws_.act, out, rows); });
+  observer_.run(out_id.c_str(), "", [&] { shared_linear(mlp.down, ws_.act, out, rows); });
   observer_.show(out_id, out);
 }
 

@@ -9,6 +9,8 @@
 #include "gpu/engine/device_weights.hpp"
 #include "gpu/engine/latent_cache.hpp"
 #include "gpu/engine/observer.hpp"
+#include "gpu/engine/ranks.hpp"
+#include "gpu/engine/shard.hpp"
 #include "gpu/engine/workspace.hpp"
 #include "gpu/kernels/quantize_block.cuh"
 #include "model/config.hpp"
@@ -33,6 +35,8 @@ class Forward {
  public:
   // All must outlive this.
   Forward(const model::ModelConfig& config,
+          const Shard& shard,
+          const Ranks& ranks,
           const DeviceWeights& weights,
           const Workspace& workspace,
           const LatentCache& cache,
@@ -41,9 +45,9 @@ class Forward {
           Backend& backend,
           Observer& observer);
 
-  // From tokens to main_state, and the logits of head_rows.
+  // From tokens to main_state, and the logits of head_rows; on a stage of several, from and to its neighbours.
   void run_main(const StepShape& shape);
-  // MTP layer k: from state_rows of `states`, and tokens, to mtp_state, and the logits of head_rows.
+  // MTP layer k: from state_rows of `states`, and tokens, to mtp_state, and the logits of head_rows. The last stage's alone.
   void run_mtp(int64_t k, const bf16* states, const StepShape& shape);
 
  private:
@@ -64,20 +68,39 @@ class Forward {
   void run_output(const Layer& layer, int64_t rows);
   // `out_id`: the op that the down projection computes.
   void run_mlp(const std::string& name, const MlpWeights& mlp, int64_t rows, bf16* out, const std::string& out_id);
+  // What the rank's experts work on: tokens of the step, or those that other ranks sent.
+  struct ExpertInput {
+    const bf16* x = nullptr;
+    const fp8_e4m3* codes = nullptr;
+    const float* scales = nullptr;
+    int64_t num_rows = 0;
+  };
+
   void run_router(const Layer& layer, int64_t rows);
+  ExpertInput exchange_tokens(int64_t rows);
+  void align(const int32_t* experts, int64_t rows);
   void run_moe(const Layer& layer, int64_t rows);
-  void expert_linear(const LinearWeight& weight, bool gathers, bf16* y, int64_t rows);
+  void expert_linear(const LinearWeight& weight, const ExpertInput* input, bf16* y, int64_t rows);
+  void combine(const Layer& layer, int64_t rows);
+  void join_logits(int64_t rows);
   void run_head(const std::string& id, const bf16* states, const LinearWeight& head, const StepShape& shape);
 
   // The norm of x, after adding the residual if there is one, into normed and, for FP8 linears, codes.
   void norm(const bf16* gain, bool adds_residual, bool quantizes, bf16* out, int64_t rows);
   // normed, or codes and scales, times W^T.
-  void linear(const LinearWeight& weight, const bf16* x, bf16* y, int64_t rows);
+  void linear(const LinearWeight& weight, const bf16* x, bf16* y, int64_t rows, float* y_f32 = nullptr);
   void bf16_linear(const LinearWeight& weight, const bf16* x, float* y_f32, bf16* y_bf16, int64_t rows);
   void gather(const bf16* from, const int32_t* rows_of, bf16* to, int64_t rows);
+  void embed(const bf16* table, int64_t rows);
+  // The same where tensor-parallel ranks each have a part of K: their FP32 sums are gathered and added in one order.
+  void shared_linear(const LinearWeight& weight, const bf16* x, bf16* y, int64_t rows);
+  void send_to_next_stage(int64_t rows);
+  void receive_from_stage_before(int64_t rows);
   void show_experts(const Layer& layer, int64_t rows);
 
   const model::ModelConfig& config_;
+  const Shard& shard_;
+  const Ranks& ranks_;
   const DeviceWeights& weights_;
   const Workspace& ws_;
   const LatentCache& cache_;

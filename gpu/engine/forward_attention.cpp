@@ -45,7 +45,7 @@ void Forward::run_query(const Layer& layer, int64_t rows) {
                                          .positions = ws_.positions,
                                          .q_rope = ws_.q_rope,
                                          .num_tokens = rows,
-                                         .num_heads = static_cast<int>(config_.num_attention_heads),
+                                         .num_heads = static_cast<int>(shard_.num_heads),
                                          .nope = static_cast<int>(config_.qk_nope_head_dim),
                                          .rope = static_cast<int>(config_.qk_rope_head_dim)});
   });
@@ -76,7 +76,7 @@ void Forward::run_absorbed(const Layer& layer, const StepShape& shape) {
   const char* const name = layer.name.c_str();
   const LayerWeights& w = layer.weights;
   const int64_t rows = shape.num_decode_rows;
-  const int64_t heads = config_.num_attention_heads;
+  const int64_t heads = shard_.num_heads;
   const int64_t latent = config_.kv_lora_rank;
   if (rows == 0 && shape.num_rows > 0) {
     return;  // a step of no rows at all only asks the launchers
@@ -172,7 +172,7 @@ void Forward::run_expanded(const Layer& layer, const StepShape& shape) {
                                                .lse = ws_.lse,
                                                .num_sequences = static_cast<int>(shape.num_prefilling),
                                                .max_new = static_cast<int>(shape.max_prefill_new),
-                                               .num_heads = static_cast<int>(config_.num_attention_heads),
+                                               .num_heads = static_cast<int>(shard_.num_heads),
                                                .nope = static_cast<int>(config_.qk_nope_head_dim),
                                                .rope = static_cast<int>(config_.qk_rope_head_dim),
                                                .v = static_cast<int>(config_.v_head_dim),
@@ -194,7 +194,7 @@ void Forward::run_output(const Layer& layer, int64_t rows) {
                                             .row_len = static_cast<int>(o_proj.in_dim),
                                             .scale_format = scale_format_});
     }
-    linear(o_proj, ws_.context, ws_.x, rows);
+    shared_linear(o_proj, ws_.context, ws_.x, rows);
   });
   observer_.show(layer.name + ".attn.o_proj", ws_.x);
 }

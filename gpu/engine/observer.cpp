@@ -41,7 +41,19 @@ void Observer::enter_step(const model::ModelConfig& config,
   config_ = &config;
   ops_.clear();
   if (probe != nullptr) {
-    for (model::Op& op : model::op_list(config, workload)) {
+    const bool is_idle =
+        workload.sequences.empty();  // then the rank has nothing but what others' tokens do in its experts
+    model::Workload listed = workload;
+    if (is_idle) {
+      listed.sequences = {{0, 1}};
+    }
+    for (model::Op& op : model::op_list(config, listed)) {
+      if (is_idle && op.num_parts == 1) {
+        continue;
+      }
+      if (model::is_cut_over_tensor_ranks(op) && op.kind != model::OpKind::kHead && op.num_parts == 1) {
+        op.shape[1] /= shard_.tp;  // the engine joins the logits
+      }
       std::string id = op.id;
       ops_.emplace(std::move(id), std::move(op));
     }

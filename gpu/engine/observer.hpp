@@ -10,6 +10,7 @@
 
 #include "gpu/engine/backend.hpp"
 #include "gpu/engine/latent_cache.hpp"
+#include "gpu/engine/shard.hpp"
 #include "gpu/portable/types.hpp"
 #include "model/op_list.hpp"
 #include "model/probe.hpp"
@@ -33,7 +34,8 @@ struct StepSequence {
 
 class Observer {
  public:
-  explicit Observer(Backend& backend) : backend_(backend) {}
+  // Shows what the rank has of each op (model::is_cut_over_tensor_ranks).
+  Observer(Backend& backend, const Shard& shard) : backend_(backend), shard_(shard) {}
 
   // Who is shown the next step; either may be null. The workload is the step's, as the op list takes it.
   void enter_step(const model::ModelConfig& config,
@@ -87,6 +89,7 @@ class Observer {
   void time(const std::string& id, const std::function<void()>& launches);
 
   Backend& backend_;
+  const Shard& shard_;
   model::Probe* probe_ = nullptr;
   std::vector<OpTime>* times_ = nullptr;
   const model::ModelConfig* config_ = nullptr;

@@ -83,7 +83,7 @@ std::vector<FinishReason> Scheduler::run(const std::vector<Request>& requests,
   for (Sequence& sequence : sequences) {
     waiting_.push_back(&sequence);
   }
-  for (admit(); !active_.empty(); admit()) {
+  for (admit(); engine_.on_any_rank(!active_.empty()); admit()) {
     step();
   }
   std::vector<FinishReason> reasons;
@@ -264,7 +264,9 @@ void Scheduler::draft(const std::vector<Share>& shares) {
       jobs.push_back({&sequence, count, input.head_rows.back()});
     }
   }
-  for (int64_t place = 0; !input.tokens.empty(); ++place) {
+  // Data-parallel ranks run every step together, also those for which they have nothing.
+  const bool in_step = engine_.options().layout.dp > 1;
+  for (int64_t place = 0; in_step ? place < options_.num_drafts : !input.tokens.empty(); ++place) {
     engine_.run_mtp(mtp, input, watch_of(input, owners, mtp.layer));
     const auto sampled = sample(heads);
     for (size_t j = 0; j < jobs.size(); ++j) {

@@ -4,11 +4,12 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <numeric>
 #include <utility>
 
 #include "gpu/emulation/convert.hpp"
+#include "gpu/engine/workspace.hpp"
 #include "model/check.hpp"
-#include "model/tensor_catalog.hpp"
 
 namespace gpu {
 namespace {
@@ -67,20 +68,32 @@ void place_rows(std::vector<std::byte>& to, int64_t first_row, int64_t columns, 
   }
 }
 
+// The parts that one of `num_ranks` has of K: all of them cut it into up to eight parts of whole 128-blocks, if they can.
+int num_parts_of(int64_t whole_columns, int64_t num_ranks) {
+  constexpr int64_t kMostParts = 8;
+  const int64_t num_parts = std::gcd(whole_columns / kScaleBlockLen, kMostParts);
+  return num_parts % num_ranks == 0 ? static_cast<int>(num_parts / num_ranks) : 1;
+}
+
 }  // namespace
 
-WeightLoader::WeightLoader(const model::WeightSource& source, DeviceWeights& weights, MemoryPlan& plan)
-    : source_(source), config_(source.config()), plan_(plan), weights_(weights) {
-  for (const auto& tensor : model::tensor_catalog(config_)) {
-    shapes_[tensor.name] = tensor.shape;
+WeightLoader::WeightLoader(const model::ShardedSource& source,
+                           const Shard& shard,
+                           DeviceWeights& weights,
+                           MemoryPlan& plan)
+    : source_(source), config_(source.config()), shard_(shard), plan_(plan), weights_(weights) {
+  if (source.has(kEmbedding)) {
+    add_matrix(weights.embedding, kEmbedding);
   }
-  add_matrix(weights.embedding, kEmbedding);
   weights.layers.resize(static_cast<size_t>(config_.num_hidden_layers));
-  for (int64_t layer = 0; layer < config_.num_hidden_layers; ++layer) {
+  for (int64_t layer = shard.layers.begin; layer < std::min(shard.layers.end, config_.num_hidden_layers); ++layer) {
     add_layer(weights.layers[static_cast<size_t>(layer)], layer);
   }
+  if (!shard.is_last_stage) {
+    return;
+  }
   add_norm(weights.final_norm, "model.norm.weight");
-  weights.head = {.out_dim = config_.vocab_size, .in_dim = config_.hidden_size};
+  weights.head = plain_matrix(config_.tie_word_embeddings ? kEmbedding : kHead);
   if (config_.tie_word_embeddings) {
     aliases_.emplace_back(&weights.head.values, &weights.embedding);
   } else {
@@ -92,6 +105,13 @@ WeightLoader::WeightLoader(const model::WeightSource& source, DeviceWeights& wei
   }
 }
 
+// Sizes of a BF16 matrix that is stored as it is.
+LinearWeight WeightLoader::plain_matrix(const std::string& name) const {
+  const auto shape = source_.shape(name);
+  return {
+      .out_dim = shape[0], .in_dim = shape[1], .num_splits = num_splits_of(source_.whole_shape(name)[0], shape[1], 1)};
+}
+
 template <typename T>
 void WeightLoader::add(
     T*& pointer, int64_t num_parts, int64_t part_len, const std::string& what, std::function<Bytes(int64_t)> pack) {
@@ -101,7 +121,7 @@ void WeightLoader::add(
 }
 
 void WeightLoader::add_norm(bf16*& pointer, const std::string& name) {
-  add(pointer, 1, model::num_elements(shapes_.at(name)), name, [this, name](int64_t) {
+  add(pointer, 1, model::num_elements(source_.shape(name)), name, [this, name](int64_t) {
     return bf16_bytes(name, source_.weight(name));
   });
 }
@@ -114,7 +134,8 @@ void WeightLoader::add_copy(bf16*& pointer,
                             const std::string& name,
                             bf16*& original,
                             const std::string& original_name) {
-  if (source_.keeps_tensors() && source_.weight(name).bytes.data() == source_.weight(original_name).bytes.data()) {
+  if (source_.keeps_tensors() && source_.has(original_name) &&
+      source_.weight(name).bytes.data() == source_.weight(original_name).bytes.data()) {
     aliases_.emplace_back(&pointer, &original);
   } else {
     add_matrix(pointer, name);
@@ -128,6 +149,14 @@ void WeightLoader::add_linear(LinearWeight& linear, const std::string& what, con
   linear.out_dim = rows;
   linear.in_dim = columns;
   linear.num_groups = static_cast<int>(stack.num_groups);
+  const int64_t whole_rows = num_blocks(source_.whole_shape(names[0])[0]) * kScaleBlockLen;
+  linear.num_splits = num_splits_of(whole_rows * static_cast<int64_t>(names.size()), columns, linear.num_groups);
+  if (stack.shares_sums) {
+    const int64_t whole_columns = num_blocks(source_.whole_shape(names[0])[1]) * kScaleBlockLen;
+    linear.num_parts = columns * shard_.tp == whole_columns ? num_parts_of(whole_columns, shard_.tp) : 1;
+    linear.num_splits =
+        std::min(linear.num_parts, static_cast<int>(std::bit_floor(static_cast<unsigned>(linear.num_splits))));
+  }
   const bool fp8 = config_.quantization.has_value();
   const auto pack = [this, stack, rows, columns, fp8](int64_t group) {
     const int64_t width = fp8 ? 1 : 2;
@@ -164,23 +193,24 @@ void WeightLoader::add_linear(LinearWeight& linear, const std::string& what, con
   });
 }
 
-void WeightLoader::add_linear(LinearWeight& linear, const std::string& name) {
-  const auto& shape = shapes_.at(name);
+void WeightLoader::add_linear(LinearWeight& linear, const std::string& name, bool shares_sums) {
+  const auto shape = source_.shape(name);
   add_linear(linear,
              name,
              {.names_of = [name](int64_t) { return std::vector{name}; },
               .num_groups = 1,
               .padded_rows = shape[0],
-              .padded_columns = shape[1]});
+              .padded_columns = shape[1],
+              .shares_sums = shares_sums});
 }
 
-void WeightLoader::add_mlp(MlpWeights& mlp, int64_t dim, const std::string& prefix, int64_t num_experts) {
+void WeightLoader::add_mlp(MlpWeights& mlp, int64_t dim, const std::string& prefix, const model::IndexRange* experts) {
   mlp.dim = dim;
   mlp.padded_dim = num_blocks(dim) * kScaleBlockLen;
-  const auto name = [prefix, num_experts](int64_t group, const char* part) {
-    return prefix + (num_experts > 0 ? std::to_string(group) + "." : "") + part + "_proj.weight";
+  const int64_t num_groups = experts != nullptr ? experts->end - experts->begin : 1;
+  const auto name = [prefix, first = experts != nullptr ? experts->begin : -1](int64_t group, const char* part) {
+    return prefix + (first >= 0 ? std::to_string(first + group) + "." : "") + part + "_proj.weight";
   };
-  const int64_t num_groups = std::max<int64_t>(num_experts, 1);
   add_linear(mlp.gate_up,
              prefix + "gate_up",
              {.names_of =
@@ -195,17 +225,18 @@ void WeightLoader::add_mlp(MlpWeights& mlp, int64_t dim, const std::string& pref
              {.names_of = [name](int64_t group) { return std::vector{name(group, "down")}; },
               .num_groups = num_groups,
               .padded_rows = config_.hidden_size,
-              .padded_columns = mlp.padded_dim});
+              .padded_columns = mlp.padded_dim,
+              .shares_sums = experts == nullptr});
 }
 
 // The value of an element is BF16(code * scale), as the reference's absorbed form takes it.
 void WeightLoader::add_absorbed(LayerWeights& layer, const std::string& name) {
-  const int64_t heads = config_.num_attention_heads;
+  const int64_t heads = shard_.num_heads;
   const int64_t nope = config_.qk_nope_head_dim;
   const int64_t v = config_.v_head_dim;
   const int64_t latent = config_.kv_lora_rank;
   const auto rows_of = [this, name, latent](int64_t begin, int64_t end) {  // dequantised [end - begin, latent]
-    const TensorView rows = model::slice_rows(source_.weight(name), begin, end);
+    const TensorView rows = source_.rows(name, begin, end);
     std::vector<bf16> values;
     if (rows.dtype == DType::kBF16) {
       for (const uint16_t bits : rows.codes<uint16_t>()) {
@@ -253,23 +284,24 @@ void WeightLoader::add_layer(LayerWeights& layer, int64_t index) {
   add_norm(layer.kv_a_norm, attn + "kv_a_layernorm.weight");
   add_linear(layer.kv_b, attn + "kv_b_proj.weight");
   add_absorbed(layer, attn + "kv_b_proj.weight");
-  add_linear(layer.o_proj, attn + "o_proj.weight");
+  add_linear(layer.o_proj, attn + "o_proj.weight", true);
   add_norm(layer.ffn_norm, w + "post_attention_layernorm.weight");
   if (!config_.is_moe_layer(index)) {
-    add_mlp(layer.mlp.emplace(), config_.intermediate_size, w + "mlp.");
+    add_mlp(layer.mlp.emplace(), shard_.dense_dim, w + "mlp.");
     return;
   }
   MoeWeights& moe = layer.moe.emplace();
-  add_matrix(moe.router, w + "mlp.gate.weight");
+  moe.router = plain_matrix(w + "mlp.gate.weight");
+  add_matrix(moe.router.values, w + "mlp.gate.weight");
   if (config_.has_router_bias()) {
     const std::string bias = w + "mlp.gate.e_score_correction_bias";
     add(moe.bias, 1, config_.n_routed_experts, bias, [this, bias](int64_t) {
       return bytes_of(floats_of(source_.weight(bias)));
     });
   }
-  add_mlp(moe.experts, config_.moe_intermediate_size, w + "mlp.experts.", config_.n_routed_experts);
+  add_mlp(moe.experts, config_.moe_intermediate_size, w + "mlp.experts.", &shard_.experts);
   if (config_.n_shared_experts > 0) {
-    add_mlp(moe.shared.emplace(), config_.shared_intermediate_size(), w + "mlp.shared_experts.");
+    add_mlp(moe.shared.emplace(), shard_.shared_dim, w + "mlp.shared_experts.");
   }
 }
 
@@ -279,11 +311,11 @@ void WeightLoader::add_mtp(MtpWeights& mtp, int64_t k) {
   add_copy(mtp.embedding, w + "embed_tokens.weight", weights_.embedding, kEmbedding);
   add_norm(mtp.enorm, w + "enorm.weight");
   add_norm(mtp.hnorm, w + "hnorm.weight");
-  mtp.eh_proj = {.out_dim = config_.hidden_size, .in_dim = 2 * config_.hidden_size};
+  mtp.eh_proj = plain_matrix(w + "eh_proj.weight");
   add_matrix(mtp.eh_proj.values, w + "eh_proj.weight");
   add_layer(mtp.layer, index);
   add_norm(mtp.norm, w + "shared_head.norm.weight");
-  mtp.head = {.out_dim = config_.vocab_size, .in_dim = config_.hidden_size};
+  mtp.head = plain_matrix(w + "shared_head.head.weight");
   add_copy(mtp.head.values,
            w + "shared_head.head.weight",
            weights_.head.values,

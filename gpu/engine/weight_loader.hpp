@@ -3,22 +3,22 @@
 
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "gpu/engine/device_weights.hpp"
 #include "gpu/engine/memory_plan.hpp"
-#include "model/weight_source.hpp"
+#include "gpu/engine/shard.hpp"
+#include "model/sharded_source.hpp"
 
 namespace gpu {
 
 class WeightLoader {
  public:
-  // `source` and `weights` must outlive this. Lists every tensor in `plan`. Throws InputError for a tensor stored in a format that the
-  // kernels do not read.
-  WeightLoader(const model::WeightSource& source, DeviceWeights& weights, MemoryPlan& plan);
+  // `source` and `weights` must outlive this. Lists every tensor that the rank has in `plan`. Throws InputError for a tensor stored in a
+  // format that the kernels do not read.
+  WeightLoader(const model::ShardedSource& source, const Shard& shard, DeviceWeights& weights, MemoryPlan& plan);
 
   using OnProgress = std::function<void(int64_t done_bytes, int64_t all_bytes)>;
   // Uploads everything; the plan is allocated by now. `on_progress` may be null.
@@ -38,7 +38,7 @@ class WeightLoader {
       T*& pointer, int64_t num_parts, int64_t part_len, const std::string& what, std::function<Bytes(int64_t)> pack);
   void add_norm(bf16*& pointer, const std::string& name);
   void add_matrix(bf16*& pointer, const std::string& name);
-  // A tensor that a checkpoint may leave out: where the source gives the original's bytes, it is not stored twice.
+  // A tensor that a checkpoint may leave out: where the source gives the original's bytes and the rank has them, it is not stored twice.
   void add_copy(bf16*& pointer, const std::string& name, bf16*& original, const std::string& original_name);
   // Matrices below one another in each group: names_of(group). Rows of each and columns are padded with zeros.
   struct Stack {
@@ -46,19 +46,22 @@ class WeightLoader {
     int64_t num_groups = 1;
     int64_t padded_rows = 0;  // of each matrix
     int64_t padded_columns = 0;
+    bool shares_sums = false;  // tensor-parallel ranks have columns of it
   };
   void add_linear(LinearWeight& linear, const std::string& what, const Stack& stack);
-  void add_linear(LinearWeight& linear, const std::string& name);
-  void add_mlp(MlpWeights& mlp, int64_t dim, const std::string& prefix, int64_t num_experts = 0);
+  void add_linear(LinearWeight& linear, const std::string& name, bool shares_sums = false);
+  [[nodiscard]] LinearWeight plain_matrix(const std::string& name) const;
+  // Of the experts in the range, or of the one that has no number.
+  void add_mlp(MlpWeights& mlp, int64_t dim, const std::string& prefix, const model::IndexRange* experts = nullptr);
   void add_absorbed(LayerWeights& layer, const std::string& name);
   void add_layer(LayerWeights& layer, int64_t index);
   void add_mtp(MtpWeights& mtp, int64_t k);
 
-  const model::WeightSource& source_;
+  const model::ShardedSource& source_;
   const model::ModelConfig& config_;
+  const Shard& shard_;
   MemoryPlan& plan_;
   DeviceWeights& weights_;
-  std::map<std::string, model::Shape> shapes_;  // of every tensor of the catalogue
   std::vector<Item> items_;
   std::vector<std::pair<bf16**, bf16**>> aliases_;  // pointer, and the one it equals
   int64_t all_bytes_ = 0;

@@ -1,6 +1,8 @@
 #include "gpu/engine/workspace.hpp"
 
 #include <algorithm>
+#include <optional>
+#include <vector>
 
 #include "gpu/kernels/latent_attention.cuh"
 #include "gpu/kernels/linear_tile.cuh"
@@ -13,6 +15,33 @@ int64_t blocks_of(int64_t len) {
 }
 int64_t padded(int64_t len) {
   return blocks_of(len) * kScaleBlockLen;
+}
+
+// Every linear whose K may be split.
+std::vector<const LinearWeight*> linears_of(const DeviceWeights& weights) {
+  std::vector<const LinearWeight*> linears{&weights.head};
+  const auto add_mlp = [&](const std::optional<MlpWeights>& mlp) {
+    if (mlp) {
+      linears.insert(linears.end(), {&mlp->gate_up, &mlp->down});
+    }
+  };
+  const auto add_layer = [&](const LayerWeights& layer) {
+    linears.insert(linears.end(), {&layer.q, &layer.kv_a, &layer.kv_b, &layer.o_proj});
+    if (layer.q_a) {
+      linears.push_back(&*layer.q_a);
+    }
+    add_mlp(layer.mlp);
+    if (layer.moe) {
+      linears.push_back(&layer.moe->router);
+      add_mlp(layer.moe->shared);
+    }
+  };
+  std::ranges::for_each(weights.layers, add_layer);
+  for (const MtpWeights& mtp : weights.mtp) {
+    linears.insert(linears.end(), {&mtp.eh_proj, &mtp.head});
+    add_layer(mtp.layer);
+  }
+  return linears;
 }
 
 }  // namespace
@@ -36,11 +65,15 @@ int num_splits_of(int64_t out_dim, int64_t in_dim, int num_groups) {
       std::max<int64_t>(1, std::min((kMultiprocessors + num_tiles - 1) / num_tiles, in_dim / kShortestSplit)));
 }
 
-Workspace::Workspace(const model::ModelConfig& config, const StepLimits& limits, MemoryPlan& plan) {
+Workspace::Workspace(const model::ModelConfig& config,
+                     const Shard& shard,
+                     const DeviceWeights& weights,
+                     const StepLimits& limits,
+                     MemoryPlan& plan) {
   const int64_t rows = limits.max_rows;
   const int64_t sequences = limits.max_sequences;
   const int64_t hidden = config.hidden_size;
-  const int64_t heads = config.num_attention_heads;
+  const int64_t heads = shard.num_heads;
   const int64_t q_lora = config.q_lora_rank.value_or(0);
   const int64_t head_rows_len = limits.max_head_rows;
   plan.add(tokens, rows, "tokens");
@@ -57,10 +90,10 @@ Workspace::Workspace(const model::ModelConfig& config, const StepLimits& limits,
   plan.add(head_rows, head_rows_len, "head_rows");
   plan.add(rotations, limits.num_rotations(config) * config.qk_rope_head_dim, "rotations");
 
-  const int64_t shared_dim = padded(config.shared_intermediate_size());
-  const int64_t dense_dim = std::max(padded(config.intermediate_size), shared_dim);
+  const int64_t shared_dim = padded(shard.shared_dim);
+  const int64_t dense_dim = std::max(padded(shard.dense_dim), shared_dim);
   const int64_t widest = std::max({hidden, q_lora, heads * config.v_head_dim, dense_dim});
-  plan.add(x, rows * hidden, "x");
+  plan.add(x, shard.tp * shard.share_len(rows) * hidden, "x");
   plan.add(residual, rows * hidden, "residual");
   plan.add(normed, rows * 2 * hidden, "normed");
   if (config.quantization) {
@@ -91,52 +124,63 @@ Workspace::Workspace(const model::ModelConfig& config, const StepLimits& limits,
   if (const int64_t experts = config.n_routed_experts; experts > 0) {
     const int64_t dim = padded(config.moe_intermediate_size);
     const int64_t k = config.num_experts_per_tok;
+    const int64_t own = shard.num_experts();
+    max_expert_rows = shard.ep > 1 ? shard.ep * shard.share_len(rows) : rows;
+    const int64_t most = max_expert_rows;
     plan.add(shared, rows * hidden, "shared");
     plan.add(router_logits, rows * experts, "router_logits");
     plan.add(router_scores, rows * experts, "router_scores");
     plan.add(group_ids, rows * config.topk_group, "group_ids");
     plan.add(topk_ids, rows * k, "topk_ids");
     plan.add(topk_weights, rows * k, "topk_weights");
-    plan.add(token_of_row, experts * rows, "token_of_row");
-    plan.add(num_valid, experts, "num_valid");
-    plan.add(row_of_slot, rows * k, "row_of_slot");
-    plan.add(expert_gate_up, experts * rows * 2 * dim, "expert_gate_up");
-    plan.add(expert_act, experts * rows * dim, "expert_act");
+    plan.add(token_of_row, own * most, "token_of_row");
+    plan.add(num_valid, own, "num_valid");
+    plan.add(row_of_slot, most * k, "row_of_slot");
+    plan.add(expert_gate_up, own * most * 2 * dim, "expert_gate_up");
+    plan.add(expert_act, own * most * dim, "expert_act");
     if (config.quantization) {
-      plan.add(expert_codes, experts * rows * dim, "expert_codes");
-      plan.add(expert_scales, experts * rows * blocks_of(dim), "expert_scales");
+      plan.add(expert_codes, own * most * dim, "expert_codes");
+      plan.add(expert_scales, own * most * blocks_of(dim), "expert_scales");
     }
-    plan.add(expert_rows, experts * rows * hidden, "expert_rows");
+    plan.add(expert_rows, own * most * hidden, "expert_rows");
+    if (shard.ep > 1) {
+      if (config.quantization) {
+        plan.add(received_codes, most * hidden, "received_codes");
+        plan.add(received_scales, most * blocks_of(hidden), "received_scales");
+      } else {
+        plan.add(received, most * hidden, "received");
+      }
+      plan.add(received_experts, most * k, "received_experts");
+      plan.add(returned_rows, rows * k * hidden, "returned_rows");
+      plan.add(returned_slots, rows * k, "returned_slots");
+    }
   }
 
-  const auto reserve_splits = [&](int64_t out_dim, int64_t in_dim) {
-    if (const int splits = num_splits_of(out_dim, in_dim, 1); splits > 1) {
+  for (const LinearWeight* linear : linears_of(weights)) {
+    if (linear->num_splits > 1) {
       const int64_t most = std::max({rows, head_rows_len, keys});
-      partial_len = std::max(partial_len, splits * most * out_dim);
+      partial_len = std::max(partial_len, linear->num_splits * most * linear->out_dim);
       // A step of fewer rows may be cut into smaller tiles, of 16 rows at least.
-      arrivals_len =
-          std::max(arrivals_len, (out_dim + emulated::kLinearRows - 1) / emulated::kLinearRows * ((most + 15) / 16));
+      const int64_t num_tiles = (linear->out_dim + emulated::kLinearRows - 1) / emulated::kLinearRows;
+      arrivals_len = std::max(arrivals_len, num_tiles * ((most + 15) / 16));
     }
-  };
-  reserve_splits(q_lora, hidden);
-  reserve_splits(heads * config.qk_head_dim(), q_lora > 0 ? q_lora : hidden);
-  reserve_splits(config.latent_dim(), hidden);
-  reserve_splits(heads * (config.qk_nope_head_dim + config.v_head_dim), config.kv_lora_rank);
-  reserve_splits(hidden, heads * config.v_head_dim);
-  reserve_splits(2 * padded(config.intermediate_size), hidden);
-  reserve_splits(hidden, padded(config.intermediate_size));
-  reserve_splits(2 * shared_dim, hidden);
-  reserve_splits(hidden, shared_dim);
-  reserve_splits(config.n_routed_experts, hidden);
-  reserve_splits(hidden, 2 * hidden);
-  reserve_splits(config.vocab_size, hidden);
+  }
   plan.add(partial_sums, partial_len, "partial_sums");
   plan.add(arrivals, arrivals_len, "arrivals");
+
+  if (shard.tp > 1) {
+    plan.add(own_sums, rows * hidden, "own_sums");
+    plan.add(all_sums, shard.tp * rows * hidden, "all_sums");
+  }
 
   plan.add(main_state, rows * hidden, "main_state");
   plan.add(mtp_state, rows * hidden, "mtp_state");
   plan.add(gathered, std::max(rows, head_rows_len) * hidden, "gathered");
   plan.add(logits, head_rows_len * config.vocab_size, "logits");
+  if (shard.tp > 1) {
+    plan.add(own_logits, head_rows_len * config.vocab_size / shard.tp, "own_logits");
+    plan.add(all_logits, head_rows_len * config.vocab_size, "all_logits");
+  }
   plan.add(sampler_rows, head_rows_len, "sampler_rows");
   plan.add(is_in_prompt, head_rows_len * config.vocab_size, "is_in_prompt");
   plan.add(num_generated, head_rows_len * config.vocab_size, "num_generated");

@@ -3,7 +3,9 @@
 
 #include <cstdint>
 
+#include "gpu/engine/device_weights.hpp"
 #include "gpu/engine/memory_plan.hpp"
+#include "gpu/engine/shard.hpp"
 #include "gpu/kernels/sampler.cuh"
 #include "gpu/portable/types.hpp"
 #include "model/config.hpp"
@@ -28,9 +30,14 @@ struct StepLimits {
   }
 };
 
-// R rows, S sequences, H head rows, E experts, K experts of a token; sizes of the config as in device_weights.hpp.
+// R rows, S sequences, H head rows, E experts of the model, L experts of the rank, K experts of a token, T tokens that the rank's experts
+// can get: those of the step, or, from several ranks, as many as all of them can send. Sizes as in device_weights.hpp: the rank's own.
 struct Workspace {
-  Workspace(const model::ModelConfig& config, const StepLimits& limits, MemoryPlan& plan);
+  Workspace(const model::ModelConfig& config,
+            const Shard& shard,
+            const DeviceWeights& weights,
+            const StepLimits& limits,
+            MemoryPlan& plan);
 
   // Inputs of a step.
   int32_t* tokens = nullptr;         // [R]; -1: padding
@@ -47,7 +54,7 @@ struct Workspace {
   float* rotations = nullptr;        // [num_rotations, rope / 2, 2]
 
   // The residual stream: the layer's input is x + residual. x: embedding, o_proj or ffn.
-  bf16* x = nullptr;         // [R, hidden]
+  bf16* x = nullptr;         // [R, hidden]; room for a whole number of rows for each tensor-parallel rank
   bf16* residual = nullptr;  // [R, hidden]
   bf16* normed = nullptr;    // [R, 2 * hidden]: MTP layers norm two states side by side
   // Quantised input of the next linear.
@@ -81,23 +88,36 @@ struct Workspace {
   int32_t* group_ids = nullptr;      // [R, kept groups]
   int32_t* topk_ids = nullptr;       // [R, K]
   float* topk_weights = nullptr;     // [R, K]
-  int32_t* token_of_row = nullptr;   // [E, rows]
-  int32_t* num_valid = nullptr;      // [E]
-  int32_t* row_of_slot = nullptr;    // [R, K]
-  bf16* expert_gate_up = nullptr;    // [E, rows, 2 * padded dim]
-  bf16* expert_act = nullptr;        // [E, rows, padded dim]
-  fp8_e4m3* expert_codes = nullptr;  // [E, rows, padded dim]
-  float* expert_scales = nullptr;    // [E, padded dim / 128, rows]
-  bf16* expert_rows = nullptr;       // [E, rows, hidden]
+  int32_t* token_of_row = nullptr;   // [L, T]
+  int32_t* num_valid = nullptr;      // [L]
+  int32_t* row_of_slot = nullptr;    // [T, K]
+  bf16* expert_gate_up = nullptr;    // [L, T, 2 * padded dim]
+  bf16* expert_act = nullptr;        // [L, T, padded dim]
+  fp8_e4m3* expert_codes = nullptr;  // [L, T, padded dim]
+  float* expert_scales = nullptr;    // [L, padded dim / 128, T]
+  bf16* expert_rows = nullptr;       // [L, T, hidden]
+  // What other ranks sent, and what they sent back; null when the rank has all experts.
+  bf16* received = nullptr;             // [T, hidden], of BF16 models
+  fp8_e4m3* received_codes = nullptr;   // [T, hidden]
+  float* received_scales = nullptr;     // [ceil(hidden / 128), T]
+  int32_t* received_experts = nullptr;  // [T, K]: counted from the rank's first; -1: elsewhere
+  bf16* returned_rows = nullptr;        // [R, K, hidden]
+  int32_t* returned_slots = nullptr;    // [R, K]: 0, 1, 2, ...
 
   float* partial_sums = nullptr;  // of linears whose K is split
   int32_t* arrivals = nullptr;    // zero between launches
 
+  // Of linears whose K tensor-parallel ranks share; null for one rank.
+  float* own_sums = nullptr;  // [R, hidden]
+  float* all_sums = nullptr;  // [ranks, R, hidden]
+
   // Results.
-  bf16* main_state = nullptr;  // [R, hidden]: final_norm
-  bf16* mtp_state = nullptr;   // [R, hidden]: mtp.k.norm of the MTP layer that ran last
-  bf16* gathered = nullptr;    // [R, hidden]
-  float* logits = nullptr;     // [H, vocab]
+  bf16* main_state = nullptr;   // [R, hidden]: final_norm
+  bf16* mtp_state = nullptr;    // [R, hidden]: mtp.k.norm of the MTP layer that ran last
+  bf16* gathered = nullptr;     // [R, hidden]
+  float* logits = nullptr;      // [H, vocab of all ranks]
+  float* own_logits = nullptr;  // [H, vocab]: the rank's, where several have them
+  float* all_logits = nullptr;  // [ranks, H, vocab]
 
   SamplerRow* sampler_rows = nullptr;  // [H]
   uint8_t* is_in_prompt = nullptr;     // [H, vocab]
@@ -105,8 +125,9 @@ struct Workspace {
   double* sampler_weights = nullptr;   // [H, vocab]
   int32_t* sampled = nullptr;          // [H]
 
-  int64_t partial_len = 0;   // of partial_sums
-  int64_t arrivals_len = 0;  // of arrivals
+  int64_t partial_len = 0;      // of partial_sums
+  int64_t arrivals_len = 0;     // of arrivals
+  int64_t max_expert_rows = 0;  // T
 };
 
 // Into how many parts the kernels cut K of a linear: by its shape alone, so that a token's bits do not depend on the batch. Enough for a

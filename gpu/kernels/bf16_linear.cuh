@@ -28,6 +28,7 @@ struct Bf16LinearArguments {
   int64_t in_dim = 0;  // a multiple of 8
   int num_batches = 1;
   int num_splits = 1;  // at most ceil(in_dim / 64)
+  int num_parts = 1;   // 1, 2, 4 or 8, a divisor of in_dim / 64 and multiple of num_splits: summed as a binary tree
 };
 
 }  // namespace gpu
@@ -38,7 +39,8 @@ inline constexpr int kBf16Bytes = 2;
 
 // Grid: (ceil(out_dim / 64), num_splits, num_batches * ceil(num_tokens / kTokens)). Shared memory: LinearShared<kTokens>. x, weight
 // 16-byte aligned.
-// Rounding: the tensor core's FP32 accumulator over a split's K ascending, splits added ascending in FP32; BF16 once if asked.
+// Rounding: the tensor core's FP32 accumulator over a split's K ascending, splits added ascending in FP32 (with parts: over a part's
+// K, parts added as a balanced binary tree); BF16 once if asked.
 template <int kTokens>
 GPU_KERNEL bf16_linear_kernel(Bf16LinearArguments arguments) {
   constexpr int kColumns = kTokens / kTileColumns;
@@ -63,10 +65,11 @@ GPU_KERNEL bf16_linear_kernel(Bf16LinearArguments arguments) {
 
   FragmentC total[1][kColumns];
   clear(total);
+  const PartPlace parts = part_place(num_pieces, split, arguments.num_splits, arguments.num_parts);
   for_each_piece<kTokens>(
       shared,
-      static_cast<int>(num_pieces * split / arguments.num_splits),
-      static_cast<int>(num_pieces * (split + 1) / arguments.num_splits),
+      parts.begin,
+      parts.end,
       [&](auto& stage, int piece) {
         const int64_t byte = static_cast<int64_t>(piece) * kPieceBytes;
         copy_pieces<kLinearRows>(stage.weight, weight, row_bytes, byte, [&](int row) -> const bf16* {
@@ -80,18 +83,22 @@ GPU_KERNEL bf16_linear_kernel(Bf16LinearArguments arguments) {
                      : nullptr;
         });
       },
-      [&](const auto& stage, int /*piece*/) {
+      [&](const auto& stage, int piece) {
         FragmentA a[kPieceSteps][1];
         FragmentB b[kPieceSteps][kColumns];
         load_operands<kTokens>(stage, a, b);
         multiply_bf16(total, a, b);
+        if (parts.ends_part(piece)) {
+          end_part(part_sums(shared), parts.part(piece), piece + 1 == parts.end, total);
+        }
       });
   store_results(
       place,
       {.partial_sums = arguments.partial_sums,
        .arrivals = arguments.arrivals,
        .split_len = arguments.num_batches * arguments.num_tokens * arguments.out_dim,
-       .num_splits = arguments.num_splits},
+       .num_splits = arguments.num_splits,
+       .is_tree = arguments.num_parts > 1},
       shared,
       total,
       [&](int64_t token, int64_t row) { return (batch * arguments.num_tokens + token) * arguments.out_dim + row; },
@@ -113,6 +120,10 @@ inline void bf16_linear(Stream stream, const Bf16LinearArguments& arguments) {
   require(arguments.num_splits >= 1 &&
               arguments.num_splits <= (arguments.in_dim * kBf16Bytes + kPieceBytes - 1) / kPieceBytes,
           "bf16_linear: 1 to ceil(in_dim / 64) splits");
+  require_parts((arguments.in_dim * kBf16Bytes + kPieceBytes - 1) / kPieceBytes,
+                arguments.num_splits,
+                arguments.num_parts,
+                "bf16_linear: parts are 2, 4 or 8, divide the pieces of 64 of in_dim, and splits divide them");
   require(arguments.num_splits == 1 || (arguments.partial_sums != nullptr && arguments.arrivals != nullptr),
           "bf16_linear: splits need partial_sums and arrivals");
   require((arguments.y_f32 == nullptr) != (arguments.y_bf16 == nullptr), "bf16_linear: one of y_f32 and y_bf16");
@@ -132,9 +143,9 @@ inline void bf16_linear(Stream stream, const Bf16LinearArguments& arguments) {
            arguments);
   };
   switch (tokens) {
-    case 16: start(bf16_linear_kernel<16>, sizeof(LinearShared<16>)); break;
-    case 32: start(bf16_linear_kernel<32>, sizeof(LinearShared<32>)); break;
-    default: start(bf16_linear_kernel<64>, sizeof(LinearShared<64>)); break;
+    case 16: start(bf16_linear_kernel<16>, linear_shared_bytes<16>(arguments.num_parts)); break;
+    case 32: start(bf16_linear_kernel<32>, linear_shared_bytes<32>(arguments.num_parts)); break;
+    default: start(bf16_linear_kernel<64>, linear_shared_bytes<64>(arguments.num_parts)); break;
   }
 }
 

@@ -30,10 +30,39 @@ struct CombineShared {
   float weights[kCombineMaxSlots];
 };
 
-// Grid: one block a token. Shared memory: CombineShared. Rows 16-byte aligned.
-// Rounding: product and sum in FP32, each rounded; the shared expert last; BF16 once. Order: ascending expert id, whatever the slots'.
-GPU_KERNEL combine_kernel(CombineArguments arguments) {
+// The work of the block that has this token: the sum of `count` rows, row_of(i) with weights[i]. shared_row: [hidden], or null.
+// Rounding: product and sum in FP32, each rounded; the shared expert last; BF16 once.
+template <typename RowOf>
+GPU_DEVICE void combine_rows(
+    int count, const RowOf& row_of, const float* weights, const bf16* shared_row, bf16* out, int hidden) {
   constexpr int kLen = 8;
+  for (int column = static_cast<int>(thread_idx().x) * kLen; column < hidden; column += kCombineThreads * kLen) {
+    float sum[kLen] = {};
+    for (int slot = 0; slot < count; ++slot) {
+      const auto row = load_vector<kLen>(row_of(slot) + column);
+      GPU_UNROLL
+      for (int i = 0; i < kLen; ++i) {
+        sum[i] = add(sum[i], multiply(to_float(row.at[i]), weights[slot]));
+      }
+    }
+    Vector<bf16, kLen> result;
+    if (shared_row != nullptr) {
+      const auto row = load_vector<kLen>(shared_row + column);
+      GPU_UNROLL
+      for (int i = 0; i < kLen; ++i) {
+        sum[i] = add(sum[i], to_float(row.at[i]));
+      }
+    }
+    GPU_UNROLL
+    for (int i = 0; i < kLen; ++i) {
+      result.at[i] = to_bf16(sum[i]);
+    }
+    store_vector<kLen>(out + column, result);
+  }
+}
+
+// Grid: one block a token. Shared memory: CombineShared. Rows 16-byte aligned. Order: ascending expert id, whatever the slots'.
+GPU_KERNEL combine_kernel(CombineArguments arguments) {
   CombineShared& shared = *shared_memory_as<CombineShared>();
   const auto token = static_cast<int64_t>(block_idx().x);
   const int thread = static_cast<int>(thread_idx().x);
@@ -47,30 +76,14 @@ GPU_KERNEL combine_kernel(CombineArguments arguments) {
     shared.weights[place] = arguments.topk_weights[token * arguments.k + thread];
   }
   sync_threads();
-  for (int column = thread * kLen; column < arguments.hidden; column += kCombineThreads * kLen) {
-    float sum[kLen] = {};
-    for (int slot = 0; slot < arguments.k; ++slot) {
-      const auto row = load_vector<kLen>(arguments.expert_rows +
-                                         static_cast<int64_t>(shared.rows[slot]) * arguments.hidden + column);
-      GPU_UNROLL
-      for (int i = 0; i < kLen; ++i) {
-        sum[i] = add(sum[i], multiply(to_float(row.at[i]), shared.weights[slot]));
-      }
-    }
-    Vector<bf16, kLen> result;
-    if (arguments.shared != nullptr) {
-      const auto row = load_vector<kLen>(arguments.shared + token * arguments.hidden + column);
-      GPU_UNROLL
-      for (int i = 0; i < kLen; ++i) {
-        sum[i] = add(sum[i], to_float(row.at[i]));
-      }
-    }
-    GPU_UNROLL
-    for (int i = 0; i < kLen; ++i) {
-      result.at[i] = to_bf16(sum[i]);
-    }
-    store_vector<kLen>(arguments.out + token * arguments.hidden + column, result);
-  }
+  const int64_t first = token * arguments.hidden;
+  combine_rows(
+      arguments.k,
+      [&](int slot) { return arguments.expert_rows + static_cast<int64_t>(shared.rows[slot]) * arguments.hidden; },
+      shared.weights,
+      arguments.shared != nullptr ? arguments.shared + first : nullptr,
+      arguments.out + first,
+      arguments.hidden);
 }
 
 inline void combine(Stream stream, const CombineArguments& arguments) {

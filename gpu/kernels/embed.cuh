@@ -1,4 +1,4 @@
-// Rows of the embedding table. Covers the op embed.
+// Rows of the embedding table, or of the part of it that a rank has. Covers the op embed.
 #pragma once
 
 #include "gpu/portable/kernel.hpp"
@@ -8,10 +8,12 @@ namespace gpu {
 
 struct EmbedArguments {
   const int32_t* tokens = nullptr;  // [num_tokens]; an id outside the vocabulary gives a row of NaN
-  const bf16* table = nullptr;      // [vocab, hidden]
-  bf16* out = nullptr;              // [num_tokens, hidden]
+  const bf16* table = nullptr;  // [num_table_rows, hidden]: rows first_id and on; another known id gives a row of zeros
+  bf16* out = nullptr;          // [num_tokens, hidden]
   int64_t num_tokens = 0;
   int32_t vocab = 0;
+  int32_t first_id = 0;
+  int32_t num_table_rows = 0;
   int hidden = 0;  // a multiple of 8
 };
 
@@ -27,15 +29,17 @@ GPU_KERNEL embed_kernel(EmbedArguments arguments) {
   const auto token = static_cast<int64_t>(block_idx().x);
   const int32_t id = arguments.tokens[token];
   const bool is_known = id >= 0 && id < arguments.vocab;
+  const int32_t row_id = id - arguments.first_id;
+  const bool is_here = is_known && row_id >= 0 && row_id < arguments.num_table_rows;
   for (int column = static_cast<int>(thread_idx().x) * kLen; column < arguments.hidden;
        column += kEmbedThreads * kLen) {
     Vector<bf16, kLen> row;
-    if (is_known) {
-      row = load_vector<kLen>(arguments.table + static_cast<int64_t>(id) * arguments.hidden + column);
+    if (is_here) {
+      row = load_vector<kLen>(arguments.table + static_cast<int64_t>(row_id) * arguments.hidden + column);
     } else {
       GPU_UNROLL
       for (int i = 0; i < kLen; ++i) {
-        row.at[i] = bf16{0x7FFF};
+        row.at[i] = is_known ? bf16{0} : bf16{0x7FFF};
       }
     }
     store_vector<kLen>(arguments.out + token * arguments.hidden + column, row);

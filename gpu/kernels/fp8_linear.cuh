@@ -1,5 +1,6 @@
 // y = x W^T for few tokens: E4M3 codes with 1x128 scales of x and 128x128 scales of W, BF16 out. Every weight is read once; K is cut
-// into splits whose partial sums the last block adds in ascending order, so the bits do not depend on which block is last.
+// into splits whose partial sums the last block adds in ascending order, or as a tree of parts that ranks can share, so the bits do not
+// depend on which block is last.
 // A token's result does not depend on how many tokens there are. With groups it is the masked grouped GEMM of the routed experts:
 // each group has its own W and a count of valid rows on the device, whose x lies in the group's own rows or is gathered from tokens.
 // Covers the FP8 linears of decode: q_a, kv_a, q_b, o_proj, mlp.*, moe.shared.*, moe.expert.*.
@@ -18,6 +19,7 @@ struct Fp8LinearArguments {
   const fp8_e4m3* weight = nullptr;       // [num_groups, out_dim, in_dim]
   const float* weight_scale = nullptr;    // [num_groups, ceil(out_dim / 128), ceil(in_dim / 128)]
   bf16* y = nullptr;                      // [num_groups, num_tokens, out_dim]; rows that do not exist stay untouched
+  float* y_f32 = nullptr;                 // the same, unrounded, in place of y
   float* partial_sums = nullptr;          // [num_splits, num_groups, num_tokens, out_dim]; may be null for one split
   int32_t* arrivals = nullptr;  // [linear_num_tiles()], zero before the first launch and after each; null for one split
   int64_t num_tokens = 0;       // of a group, at most
@@ -26,6 +28,7 @@ struct Fp8LinearArguments {
   int64_t in_dim = 0;  // a multiple of 16
   int num_groups = 1;
   int num_splits = 1;  // at most ceil(in_dim / 128)
+  int num_parts = 1;   // 1, 2, 4 or 8, a divisor of in_dim / 128 and multiple of num_splits: summed as a binary tree
 };
 
 }  // namespace gpu
@@ -34,7 +37,8 @@ namespace gpu::DSV3_BACKEND {
 
 // Grid: (ceil(out_dim / 64), num_splits, num_groups * ceil(num_tokens / kTokens)). Shared memory: LinearShared<kTokens>. x, weight
 // 16-byte aligned.
-// Rounding: each 128-block's dot by the tensor core; times (s_x * s_w), added in FP32 in ascending blocks of a split, splits ascending; BF16.
+// Rounding: each 128-block's dot by the tensor core; times (s_x * s_w), added in FP32 in ascending blocks of a split, splits ascending
+// (with parts: ascending in a part, parts as a balanced binary tree); BF16.
 template <int kTokens>
 GPU_KERNEL fp8_linear_kernel(Fp8LinearArguments arguments) {
   constexpr int kColumns = kTokens / kTileColumns;
@@ -69,10 +73,11 @@ GPU_KERNEL fp8_linear_kernel(Fp8LinearArguments arguments) {
 
   FragmentC total[1][kColumns];
   clear(total);
+  const PartPlace parts = part_place(num_blocks, split, arguments.num_splits, arguments.num_parts);
   for_each_piece<kTokens>(
       shared,
-      static_cast<int>(num_blocks * split / arguments.num_splits),
-      static_cast<int>(num_blocks * (split + 1) / arguments.num_splits),
+      parts.begin,
+      parts.end,
       [&](auto& stage, int block) {
         const int64_t column = static_cast<int64_t>(block) * kScaleBlockLen;
         copy_pieces<kLinearRows>(stage.weight, weight, arguments.in_dim, column, [&](int row) -> const fp8_e4m3* {
@@ -106,23 +111,38 @@ GPU_KERNEL fp8_linear_kernel(Fp8LinearArguments arguments) {
             total[0][n].at[i] = add(total[0][n].at[i], multiply(products[0][n].at[i], scales[i % 2]));
           }
         }
+        if (parts.ends_part(block)) {
+          end_part(part_sums(shared), parts.part(block), block + 1 == parts.end, total);
+        }
       });
   const auto index_of = [&](int64_t token, int64_t row) { return (first_group_row + token) * arguments.out_dim + row; };
   store_results(place,
                 {.partial_sums = arguments.partial_sums,
                  .arrivals = arguments.arrivals,
                  .split_len = arguments.num_groups * arguments.num_tokens * arguments.out_dim,
-                 .num_splits = arguments.num_splits},
+                 .num_splits = arguments.num_splits,
+                 .is_tree = arguments.num_parts > 1},
                 shared,
                 total,
                 index_of,
-                [&](int64_t token, int64_t row, float value) { arguments.y[index_of(token, row)] = to_bf16(value); });
+                [&](int64_t token, int64_t row, float value) {
+                  if (arguments.y_f32 != nullptr) {
+                    arguments.y_f32[index_of(token, row)] = value;
+                  } else {
+                    arguments.y[index_of(token, row)] = to_bf16(value);
+                  }
+                });
 }
 
 inline void fp8_linear(Stream stream, const Fp8LinearArguments& arguments) {
   require(arguments.in_dim > 0 && arguments.in_dim % kChunkBytes == 0, "fp8_linear: in_dim has to be a multiple of 16");
   require(arguments.num_splits >= 1 && arguments.num_splits <= (arguments.in_dim + kScaleBlockLen - 1) / kScaleBlockLen,
           "fp8_linear: 1 to ceil(in_dim / 128) splits");
+  require_parts((arguments.in_dim + kScaleBlockLen - 1) / kScaleBlockLen,
+                arguments.num_splits,
+                arguments.num_parts,
+                "fp8_linear: parts are 2, 4 or 8, divide the 128-blocks of in_dim, and splits divide them");
+  require((arguments.y == nullptr) != (arguments.y_f32 == nullptr), "fp8_linear: one of y and y_f32");
   require(arguments.num_splits == 1 || (arguments.partial_sums != nullptr && arguments.arrivals != nullptr),
           "fp8_linear: splits need partial_sums and arrivals");
   require(arguments.token_of_row != nullptr || arguments.x_scale_stride >= arguments.num_tokens,
@@ -143,9 +163,9 @@ inline void fp8_linear(Stream stream, const Fp8LinearArguments& arguments) {
            arguments);
   };
   switch (tokens) {
-    case 16: start(fp8_linear_kernel<16>, sizeof(LinearShared<16>)); break;
-    case 32: start(fp8_linear_kernel<32>, sizeof(LinearShared<32>)); break;
-    default: start(fp8_linear_kernel<64>, sizeof(LinearShared<64>)); break;
+    case 16: start(fp8_linear_kernel<16>, linear_shared_bytes<16>(arguments.num_parts)); break;
+    case 32: start(fp8_linear_kernel<32>, linear_shared_bytes<32>(arguments.num_parts)); break;
+    default: start(fp8_linear_kernel<64>, linear_shared_bytes<64>(arguments.num_parts)); break;
   }
 }
 

@@ -1,9 +1,11 @@
 // What the linears of decode share: a block computes 64 rows of W by a few tokens, fed by a pipeline of 128-byte pieces of rows, and
-// the partial sums of splits of K are added by whichever block comes last, in ascending order. Bytes; the formats are the kernels'.
+// the partial sums of splits of K are added by whichever block comes last, in ascending order. With parts, K is cut finer and summed as a
+// balanced binary tree, which is the same tree whichever blocks, or ranks, have the parts. Bytes; the formats are the kernels'.
 #pragma once
 
 #include "gpu/portable/fragments.hpp"
 #include "gpu/portable/kernel.hpp"
+#include "gpu/portable/require.hpp"
 
 namespace gpu::DSV3_BACKEND {
 
@@ -102,6 +104,55 @@ GPU_DEVICE void clear(FragmentC (&c)[1][kColumns]) {
   }
 }
 
+inline constexpr int kMaxTreeLevels = 3;
+inline constexpr int kMaxParts = 1 << kMaxTreeLevels;
+
+// Sums of whole subtrees that wait for the part on their right: [level][result of a thread][thread].
+template <int kTokens>
+struct PartSums {
+  float waiting[kMaxTreeLevels][kTokens / 2][kLinearThreads];
+};
+
+// Part `part` of a block's own is summed up in `total`: adds the subtrees that it ends, and starts the next part unless it is the last.
+template <int kTokens, int kColumns>
+GPU_DEVICE void end_part(PartSums<kTokens>& sums, int part, bool is_last, FragmentC (&total)[1][kColumns]) {
+  static_assert(kTokens / 2 == kColumns * 4);
+  const auto thread = static_cast<int>(thread_idx().x);
+  int level = 0;
+  for (; (part >> level & 1) != 0; ++level) {
+    GPU_UNROLL
+    for (int i = 0; i < kColumns * 4; ++i) {
+      float& value = total[0][i / 4].at[i % 4];
+      value = add(sums.waiting[level][i][thread], value);
+    }
+  }
+  if (is_last) {
+    return;
+  }
+  GPU_UNROLL
+  for (int i = 0; i < kColumns * 4; ++i) {
+    sums.waiting[level][i][thread] = total[0][i / 4].at[i % 4];
+  }
+  clear(total);
+}
+
+// K of a split as its parts: piece -> is it the last of a part, and of which. Parts are equally long.
+struct PartPlace {
+  int begin = 0;  // pieces of the split
+  int end = 0;
+  int part_len = 0;  // 0: one part
+
+  [[nodiscard]] GPU_DEVICE bool ends_part(int piece) const {
+    return part_len > 0 && (piece - begin + 1) % part_len == 0;
+  }
+  [[nodiscard]] GPU_DEVICE int part(int piece) const { return (piece - begin) / part_len; }
+};
+GPU_DEVICE PartPlace part_place(int64_t num_pieces, int64_t split, int num_splits, int num_parts) {
+  return {static_cast<int>(num_pieces * split / num_splits),
+          static_cast<int>(num_pieces * (split + 1) / num_splits),
+          num_parts > 1 ? static_cast<int>(num_pieces / num_parts) : 0};
+}
+
 // Where the results of a block belong.
 struct LinearPlace {
   int64_t first_row = 0;  // of W
@@ -127,15 +178,34 @@ GPU_DEVICE void for_each_result(const LinearPlace& place, const FragmentC (&c)[1
   }
 }
 
+// at(0) + ... + at(count - 1) as a balanced binary tree; count is a power of two, at most kMaxParts.
+template <typename At>
+GPU_DEVICE float tree_sum(int count, const At& at) {
+  float sums[kMaxParts];
+  GPU_UNROLL
+  for (int i = 0; i < kMaxParts; ++i) {
+    sums[i] = i < count ? at(i) : 0.0f;
+  }
+  GPU_UNROLL
+  for (int stride = 1; stride < kMaxParts; stride *= 2) {
+    GPU_UNROLL
+    for (int i = 0; i < kMaxParts; i += 2 * stride) {
+      sums[i] = stride < count ? add(sums[i], sums[i + stride]) : sums[i];
+    }
+  }
+  return sums[0];
+}
+
 struct LinearSplits {
   float* partial_sums = nullptr;  // [num_splits, split_len]; null for one split
   int32_t* arrivals = nullptr;    // [tiles], zero before the first launch and after each; null for one split
   int64_t split_len = 0;
   int num_splits = 1;
+  bool is_tree = false;  // how the splits are added
 };
 
-// Stores a block's results: at once, or, if this is the last split of its tile to come here, the sum over the splits in ascending
-// order. index_of(token, row) is a result's place among the partial sums.
+// Stores a block's results: at once, or, if this is the last split of its tile to come here, the sum over the splits, in ascending
+// order or as a tree. index_of(token, row) is a result's place among the partial sums.
 template <int kTokens, int kColumns, typename IndexOf, typename Store>
 GPU_DEVICE void store_results(const LinearPlace& place,
                               const LinearSplits& splits,
@@ -164,15 +234,38 @@ GPU_DEVICE void store_results(const LinearPlace& place,
   }
   for_each_result(place, c, [&](int64_t token, int64_t row, float own) {
     const float* const partial = splits.partial_sums + index_of(token, row);
-    float sum = split == 0 ? own : partial[0];
+    const auto of_split = [&](int other) { return other == split ? own : partial[other * splits.split_len]; };
+    if (splits.is_tree) {
+      store(token, row, tree_sum(splits.num_splits, of_split));
+      return;
+    }
+    float sum = of_split(0);
     for (int other = 1; other < splits.num_splits; ++other) {
-      sum = add(sum, other == split ? own : partial[other * splits.split_len]);
+      sum = add(sum, of_split(other));
     }
     store(token, row, sum);
   });
   if (thread_idx().x == 0) {
     atomic_add(arrivals, -splits.num_splits);  // ready for the next launch
   }
+}
+
+// Parts and splits are powers of two, and pieces divide into the parts.
+inline void require_parts(int64_t num_pieces, int num_splits, int num_parts, const char* message) {
+  const auto is_power_of_two = [](int n) { return n >= 1 && (n & (n - 1)) == 0; };
+  require(num_parts == 1 || (is_power_of_two(num_parts) && num_parts <= kMaxParts && num_pieces % num_parts == 0 &&
+                             is_power_of_two(num_splits) && num_splits <= num_parts),
+          message);
+}
+
+// Shared memory of a block.
+template <int kTokens>
+int64_t linear_shared_bytes(int num_parts) {
+  return static_cast<int64_t>(sizeof(LinearShared<kTokens>) + (num_parts > 1 ? sizeof(PartSums<kTokens>) : 0));
+}
+template <int kTokens>
+GPU_DEVICE PartSums<kTokens>& part_sums(LinearShared<kTokens>& shared) {
+  return *reinterpret_cast<PartSums<kTokens>*>(&shared + 1);
 }
 
 // Tokens that one block takes: the smallest of 16, 32 and 64 that holds them all.

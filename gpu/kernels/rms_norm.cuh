@@ -37,12 +37,14 @@ struct RmsNormShared {
   float sums[kRmsNormThreads / kLanes];
 };
 
-// Grid: one block a token. Shared memory: RmsNormShared. All rows 16-byte aligned.
+// The work of the block that has this token; load_x(column) gives 8 elements of x from there on.
 // Rounding: x + residual in FP32 and from there unrounded into the norm (profile v32); squares, mean, 1 / sqrt(mean + epsilon), x * r
 // and * gain in FP32; BF16 once. Order of the sum of squares: a thread's own elements ascending, then block_sum.
-GPU_KERNEL rms_norm_kernel(RmsNormArguments arguments) {
-  RmsNormShared& shared = *shared_memory_as<RmsNormShared>();
-  const auto token = static_cast<int64_t>(block_idx().x);
+template <typename LoadX>
+GPU_DEVICE void normalise_row(const RmsNormArguments& arguments,
+                              int64_t token,
+                              RmsNormShared& shared,
+                              const LoadX& load_x) {
   const int thread = static_cast<int>(thread_idx().x);
   const int64_t row = token * arguments.hidden;
   const int64_t normed_row = token * (arguments.normed_stride != 0 ? arguments.normed_stride : arguments.hidden);
@@ -52,7 +54,7 @@ GPU_KERNEL rms_norm_kernel(RmsNormArguments arguments) {
   for (int v = 0; v < kRmsNormVectors; ++v) {
     const int column = (v * kRmsNormThreads + thread) * kVectorLen;
     if (column < arguments.hidden) {
-      const auto mine = load_vector<kVectorLen>(arguments.x + token * arguments.x_stride + column);
+      const Vector<bf16, kVectorLen> mine = load_x(column);
       Vector<bf16, kVectorLen> residual{};
       if (arguments.residual != nullptr) {
         residual = load_vector<kVectorLen>(arguments.residual + row + column);
@@ -101,7 +103,17 @@ GPU_KERNEL rms_norm_kernel(RmsNormArguments arguments) {
   }
 }
 
-inline void rms_norm(Stream stream, const RmsNormArguments& arguments) {
+// Grid: one block a token. Shared memory: RmsNormShared. All rows 16-byte aligned.
+GPU_KERNEL rms_norm_kernel(RmsNormArguments arguments) {
+  const auto token = static_cast<int64_t>(block_idx().x);
+  const bf16* const x = arguments.x + token * arguments.x_stride;
+  normalise_row(arguments, token, *shared_memory_as<RmsNormShared>(), [&](int column) {
+    return load_vector<kVectorLen>(x + column);
+  });
+}
+
+// What the kernel supports. Throws ArgumentError.
+inline void check_norm(const RmsNormArguments& arguments) {
   require(arguments.hidden > 0 && arguments.hidden % kVectorLen == 0 && arguments.hidden <= kRmsNormMaxHidden,
           "rms_norm: hidden has to be a multiple of 8 up to 8192");
   require(arguments.x_stride % kVectorLen == 0 && arguments.x_stride >= arguments.hidden,
@@ -113,6 +125,10 @@ inline void rms_norm(Stream stream, const RmsNormArguments& arguments) {
           "rms_norm: residual and residual_out come together");
   require(arguments.codes == nullptr || (arguments.scales != nullptr && arguments.scale_stride >= arguments.num_tokens),
           "rms_norm: codes need scales with a stride of at least num_tokens");
+}
+
+inline void rms_norm(Stream stream, const RmsNormArguments& arguments) {
+  check_norm(arguments);
   if (arguments.num_tokens == 0) {
     return;
   }

@@ -5,6 +5,7 @@
 //   load_vector, store_vector                               aligned vector accesses
 //   shared_memory_as<T>()                                   the block's dynamic shared memory, the only kind there is
 //   atomic_add, thread_fence                                words between blocks
+//   store_release_system, load_acquire_system, wait_for_flag  words between devices
 //   copy_async, commit_copies, wait_copies<N>               cp.async
 //   load_matrices, multiply_...                             tensor cores
 //   Barrier, load_tile, multiply_warpgroup_...              mbarrier, TMA and wgmma: Hopper alone
@@ -19,12 +20,14 @@
 #include "gpu/portable/cuda/launch.cuh"
 #include "gpu/portable/cuda/memory.cuh"
 #include "gpu/portable/cuda/mma.cuh"
+#include "gpu/portable/cuda/peers.cuh"
 #include "gpu/portable/cuda/threads.cuh"
 #else
 #include "gpu/emulation/kernel_async.hpp"
 #include "gpu/emulation/kernel_launch.hpp"
 #include "gpu/emulation/kernel_memory.hpp"
 #include "gpu/emulation/kernel_mma.hpp"
+#include "gpu/emulation/kernel_peers.hpp"
 #include "gpu/emulation/kernel_threads.hpp"
 #endif
 

@@ -1,4 +1,4 @@
-// BF16, FP8 E4M3 and vectors of them, the same on device and host. Only named functions convert.
+// BF16, FP16, FP8 E4M3 and vectors of them, the same on device and host. Only named functions convert.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +8,9 @@
 namespace gpu {
 
 struct bf16 {  // NOLINT(readability-identifier-naming): named like the other arithmetic types
+  uint16_t bits;
+};
+struct fp16 {  // NOLINT(readability-identifier-naming)
   uint16_t bits;
 };
 struct fp8_e4m3 {  // NOLINT(readability-identifier-naming)

@@ -143,6 +143,26 @@ model::Estimate probs_for_value(const EstimateCall& call, const std::vector<Toke
   return probs;
 }
 
+// Weights that are divided by the sum of exponentials only after they met the values: how far that division is off, relative to the
+// result. Every probability has the error of the same sum, so the surest of them bounds it; dividing rounds, and so may a factor that
+// is applied before. 0 where the weights are the probabilities.
+double factor_error(const EstimateCall& call, const EstimateRow& probs) {
+  if (!rounds_weights(call.rules.probs) || call.rules.exact()) {
+    return 0;
+  }
+  const auto factors = value_factors(call.rules.probs, probs.value);
+  if (std::ranges::all_of(factors, [](double factor) { return factor == 1.0; })) {
+    return 0;
+  }
+  double smallest = HUGE_VAL;
+  for (size_t key = 0; key < probs.value.size(); ++key) {
+    if (probs.value[key] > 0) {
+      smallest = std::min(smallest, probs.error[key] / probs.value[key]);
+    }
+  }
+  return smallest + 2 * sum_model(call.rules, call.num_sigmas).unit;
+}
+
 }  // namespace
 
 model::Estimate estimate_softmax(const EstimateCall& call) {
@@ -201,6 +221,8 @@ model::Estimate estimate_context(const EstimateCall& call) {
   parallel_for(tokens * heads, call.num_threads, [&](int64_t row) {
     const auto& place = places[static_cast<size_t>(row / heads)];
     const auto p = row_of(probs, row / heads, row % heads * max_keys, place.num_visible());
+    const double factor =
+        factor_error(call, row_of(call.inputs[0], row / heads, row % heads * max_keys, place.num_visible()));
     for (int64_t v = 0; v < c.v_head_dim; ++v) {
       TermSums terms;
       for (int64_t key = 0; key < place.num_visible(); ++key) {
@@ -210,7 +232,9 @@ model::Estimate estimate_context(const EstimateCall& call) {
         terms.add(p.value[k] * value.value[0],
                   p.error[k] * std::abs(value.value[0]) + p.value[k] * value.error[0] + p.error[k] * value.error[0]);
       }
-      set(result, row * c.v_head_dim + v, {terms.sum, order_error(model, terms) + terms.input_error});
+      set(result,
+          row * c.v_head_dim + v,
+          {terms.sum, order_error(model, terms) + terms.input_error + std::abs(terms.sum) * factor});
     }
   });
   return result;
@@ -257,6 +281,8 @@ model::Estimate estimate_output_latent(const EstimateCall& call) {
   parallel_for(tokens * heads, call.num_threads, [&](int64_t row) {
     const auto& place = places[static_cast<size_t>(row / heads)];
     const auto p = row_of(probs, row / heads, row % heads * max_keys, place.num_visible());
+    const double factor =
+        factor_error(call, row_of(call.inputs[0], row / heads, row % heads * max_keys, place.num_visible()));
     std::vector<TermSums> sums(static_cast<size_t>(c.kv_lora_rank));
     for (int64_t key = 0; key < place.num_visible(); ++key) {
       const auto latent = row_of(call.inputs[1], place.first_key_row + key, 0, c.kv_lora_rank);
@@ -269,7 +295,7 @@ model::Estimate estimate_output_latent(const EstimateCall& call) {
     for (size_t j = 0; j < sums.size(); ++j) {
       set(result,
           row * c.kv_lora_rank + static_cast<int64_t>(j),
-          {sums[j].sum, order_error(model, sums[j]) + sums[j].input_error});
+          {sums[j].sum, order_error(model, sums[j]) + sums[j].input_error + std::abs(sums[j].sum) * factor});
     }
   });
   return result;

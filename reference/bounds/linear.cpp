@@ -6,6 +6,7 @@
 #include "reference/bounds/builder.hpp"
 #include "reference/numerics/reduce.hpp"
 #include "reference/parallel.hpp"
+#include "reference/partial_sums.hpp"
 #include "reference/quantize.hpp"
 #include "reference/tensor_core/linear_recipes.hpp"
 #include "reference/tensor_core/recipe_matmul.hpp"
@@ -201,6 +202,16 @@ model::Estimate on_tensor_cores(const EstimateCall& call,
   return in_fp32;
 }
 
+model::Estimate columns_of(const model::Estimate& x, int64_t first, int64_t len) {
+  auto part = empty_estimate({x.shape.front(), len}, x.dtype);
+  for (int64_t row = 0; row < x.shape.front(); ++row) {
+    const auto source = row_of(x, row, first, len);
+    std::ranges::copy(source.value, part.value.begin() + row * len);
+    std::ranges::copy(source.error, part.error.begin() + row * len);
+  }
+  return part;
+}
+
 model::Estimate dense_matmul(const EstimateCall& call,
                              const model::Estimate& x,
                              const WeightMatrix& weight,
@@ -222,8 +233,41 @@ model::Estimate dense_matmul(const EstimateCall& call,
 
 }  // namespace
 
+namespace {
+
+// Every part is rounded; their FP32 sum is rounded n - 1 times, in whatever order.
+model::Estimate sum_of_parts(const EstimateCall& call, int64_t part_len, int64_t num_parts) {
+  const PartialSums sums(call.rules);
+  model::Estimate total;
+  for (int64_t part = 0; part < num_parts; ++part) {
+    const ColumnPart weights(call.weights, part * part_len, (part + 1) * part_len);
+    EstimateCall of_part{.rules = sums.of_part(),
+                         .workload = call.workload,
+                         .weights = weights,
+                         .op = call.op,
+                         .inputs = {columns_of(call.inputs[0], part * part_len, part_len)},
+                         .num_sigmas = call.num_sigmas,
+                         .num_threads = call.num_threads};
+    const auto y = rounded(estimate_linear(of_part));
+    if (part == 0) {
+      total = y;
+      continue;
+    }
+    for (size_t i = 0; i < y.value.size(); ++i) {
+      total.value[i] += y.value[i];
+      total.error[i] += y.error[i] + std::ldexp(std::abs(total.value[i]), -24);
+    }
+  }
+  return total;
+}
+
+}  // namespace
+
 model::Estimate estimate_linear(const EstimateCall& call) {
   const WeightMatrix weight(call.weights, call.op.weights[0]);
+  if (const auto parts = partial_sums_of(call.rules, call.op, weight); parts > 1) {
+    return sum_of_parts(call, weight.in_dim() / parts, parts);
+  }
   const model::Estimate x = input_rows(call, weight.in_dim());
   const bool has_recipe = call.rules.linear_sum == LinearSum::kTensorCore;
   if (has_recipe && is_given(x)) {

@@ -5,6 +5,7 @@
 #include "reference/any_order.hpp"
 #include "reference/matmul.hpp"
 #include "reference/panel_matmul.hpp"
+#include "reference/partial_sums.hpp"
 #include "reference/tensor_core/recipe_matmul.hpp"
 #include "reference/tokens.hpp"
 #include "reference/values.hpp"
@@ -98,11 +99,36 @@ std::vector<double> exact(const OpCall& call, const WeightMatrix& weight, const 
       });
 }
 
+// What tensor-parallel ranks give together.
+model::TensorView sum_of_parts(const OpCall& call, int64_t part_len, int64_t num_parts) {
+  const PartialSums sums(call.rules);
+  std::vector<float> total;
+  model::Shape shape;
+  for (int64_t part = 0; part < num_parts; ++part) {
+    const ColumnPart weights(call.weights, part * part_len, (part + 1) * part_len);
+    OpCall of_part{.rules = sums.of_part(), .workload = call.workload, .weights = weights, .op = call.op};
+    of_part.inputs = {model::slice_columns(call.inputs[0], part * part_len, (part + 1) * part_len)};
+    of_part.num_threads = call.num_threads;
+    of_part.flops = call.flops;
+    const auto y = load<float>(linear(of_part));
+    total.resize(y.size());
+    for (size_t i = 0; i < y.size(); ++i) {
+      total[i] = part == 0 ? y[i] : total[i] + y[i];
+    }
+    shape = {call.inputs[0].num_rows(),
+             static_cast<int64_t>(y.size()) / std::max<int64_t>(1, call.inputs[0].num_rows())};
+  }
+  return store<float>(shape, total, model::DType::kBF16);
+}
+
 }  // namespace
 
 model::TensorView linear(const OpCall& call) {
   const MatrixOf fetched(call);
   const WeightMatrix& weight = fetched.matrix();
+  if (const auto parts = partial_sums_of(call.rules, call.op, weight); parts > 1) {
+    return sum_of_parts(call, weight.in_dim() / parts, parts);
+  }
   const InputRows rows(call, weight.in_dim());
   if (call.flops != nullptr) {
     *call.flops += 2 * rows.count() * weight.out_dim() * weight.in_dim();

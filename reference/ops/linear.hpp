@@ -12,6 +12,7 @@ namespace reference {
 // Exact: weight FP32(code * scale), FP64.
 // Order: by rules.linear_sum. The written one: dot_in_order; FP8: block_dot in a block, blocks ascending. Tensor cores:
 //   tensor_core/linear_dot.hpp. Any: any_order.hpp.
+// rules.partial_sums: partial_sums.hpp.
 // inputs: x [rows, >= in] (the first in columns); expert parts also topk_ids, through which rows are gathered; mtp_concat two
 // halves [rows, in / 2]. Output [rows, out] bf16 (exact: f64).
 model::TensorView linear(const OpCall& call);

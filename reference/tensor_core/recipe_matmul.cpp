@@ -67,13 +67,15 @@ class RecipeMatmul {
                Format format,
                const BlockedRows& x,
                const WeightMatrix& weight,
-               const StepFunctions<Real>& functions)
+               const StepFunctions<Real>& functions,
+               PromoteKernel promote)
       : recipe_(recipe),
         path_(path),
         format_(format),
         x_(x),
         weight_(weight),
         functions_(functions),
+        promote_(promote),
         rows_(static_cast<size_t>(x.num_blocks() * x.num_rows())) {
     for (int k = 0; k < kBlockProducts; ++k) {
       places_[static_cast<size_t>(k)] = static_cast<uint8_t>(place_of(path.chain, k));
@@ -110,7 +112,7 @@ class RecipeMatmul {
   // Of one row of x and every column of a chunk. FP8: sum is f, and chain is not used. BF16: chain is the running step, sum what earlier splits gave.
   struct State {
     alignas(64) std::array<Real, kCols> chain{};
-    std::array<float, kCols> sum{};
+    alignas(64) std::array<float, kCols> sum{};
   };
 
   [[nodiscard]] int64_t step_len() const { return path_.step.num_products; }
@@ -212,11 +214,11 @@ class RecipeMatmul {
     const float* x = x_.block(b) + m * kBlockLen;
     const auto len = static_cast<int>(std::min<int64_t>(kBlockLen, x_.len() - b * kBlockLen));
     for (int begin = 0; begin < len; begin += recipe_.promotion.every) {
-      std::array<float, kCols> t;
+      alignas(64) std::array<float, kCols> t;
       partial_sums(row, w, fits, x, begin, std::min(begin + recipe_.promotion.every, len), t);
-      for (size_t n = 0; n < kCols; ++n) {
-        state.sum[n] = promote(recipe_.promotion.form, t[n], x_.scales(b)[m], w_scale, state.sum[n]);
-      }
+      promote_({.form = recipe_.promotion.form, .a_scale = x_.scales(b)[m], .b_scale = w_scale, .len = kCols},
+               t.data(),
+               state.sum.data());
     }
   }
 
@@ -265,6 +267,7 @@ class RecipeMatmul {
   const BlockedRows& x_;
   const WeightMatrix& weight_;
   StepFunctions<Real> functions_;
+  PromoteKernel promote_;
   std::array<uint8_t, kBlockProducts> places_;
   int64_t split_len_ = 0;
   std::vector<Row> rows_;  // [num_blocks, num_rows]
@@ -276,17 +279,27 @@ bool holds(const StepRule& step) {
   return std::ldexp(1.0, StepReal<Real>::kFractionBits - step.align_bits) > 4.0 * step.num_products + 2;
 }
 
-// What the kernels take: units that cut toward zero, whose steps do not straddle blocks and ascend.
+// What the kernels take: units that cut toward zero, whose steps are even, do not straddle blocks and ascend.
 bool has_kernel(const Recipe& recipe, const Path& path, Format format) {
   const StepRule& step = path.step;
   const bool cuts = step.align == Rounding::kTowardZero && step.result == Rounding::kTowardZero;
   const bool fp8 = format == Format::kE4m3;
+  const bool even = step.num_products % 2 == 0 && (!fp8 || recipe.promotion.every % 2 == 0);
   const bool steps_fit = fp8 ? path.chain == Chain::kSteps || recipe.promotion.every % kUnpackedLen == 0
                              : kBlockProducts % step.num_products == 0 && !recipe.chunks.descending;
-  return cuts && steps_fit && holds<double>(step) && (fp8 || path.accumulator == Accumulator::kIntoUnit);
+  return cuts && even && steps_fit && holds<double>(step) && (fp8 || path.accumulator == Accumulator::kIntoUnit);
 }
 
 }  // namespace
+
+StepSums step_sums(const Recipe& recipe, Format format) {
+  const Path& path = linear_path(recipe, format);
+  if (!has_kernel(recipe, path, format)) {
+    return StepSums::kDefinition;
+  }
+  const bool fits_float = format == Format::kE4m3 && path.chain == Chain::kSteps && holds<float>(path.step);
+  return fits_float ? StepSums::kFloat : StepSums::kDouble;
+}
 
 std::vector<float> recipe_matmul_plain(const Recipe& recipe,
                                        const BlockedRows& x,
@@ -325,24 +338,23 @@ std::vector<float> recipe_matmul_plain(const Recipe& recipe,
   return y;
 }
 
-std::vector<float> recipe_matmul(const Recipe& recipe,
-                                 const BlockedRows& x,
-                                 const WeightMatrix& weight,
-                                 int num_threads,
-                                 const StepKernels& kernels) {
+std::vector<float> recipe_matmul(
+    const Recipe& recipe, const BlockedRows& x, const WeightMatrix& weight, int num_threads, simd::Level level) {
   CHECK_EQ(x.len(), weight.in_dim());
   if (x.num_rows() == 0) {
     return {};
   }
   const Format format = is_quantised(x) ? Format::kE4m3 : Format::kBf16;
   const Path& path = linear_path(recipe, format);
-  if (!has_kernel(recipe, path, format)) {
-    return recipe_matmul_plain(recipe, x, weight, num_threads);
+  const StepKernels& kernels = step_kernels(level);
+  switch (step_sums(recipe, format)) {
+    case StepSums::kFloat:
+      return RecipeMatmul<float>(recipe, path, format, x, weight, kernels.of_float, kernels.promote).run(num_threads);
+    case StepSums::kDouble:
+      return RecipeMatmul<double>(recipe, path, format, x, weight, kernels.of_double, kernels.promote).run(num_threads);
+    case StepSums::kDefinition: break;
   }
-  if (format == Format::kE4m3 && path.chain == Chain::kSteps && holds<float>(path.step)) {
-    return RecipeMatmul<float>(recipe, path, format, x, weight, kernels.of_float).run(num_threads);
-  }
-  return RecipeMatmul<double>(recipe, path, format, x, weight, kernels.of_double).run(num_threads);
+  return recipe_matmul_plain(recipe, x, weight, num_threads);
 }
 
 }  // namespace reference::tensor_core

@@ -7,6 +7,9 @@
 
 #include <cstdint>
 
+#include "reference/simd/level.hpp"
+#include "reference/tensor_core/recipe.hpp"
+
 namespace reference::tensor_core {
 
 inline constexpr int kBlockProducts = 128;  // of K that a tile covers
@@ -32,10 +35,35 @@ struct StepReal<double> {
 template <typename Real>
 struct alignas(64) StepTile {
   static constexpr int kCols = static_cast<int>(128 / sizeof(Real));  // four vectors of 32 bytes
-  Real positive[kBlockProducts][kCols];                               // the number, or 0 if it is negative
-  Real negative[kBlockProducts][kCols];                               // the number, or 0 if it is positive
-  typename StepReal<Real>::Exponent exponent[kBlockProducts][kCols];  // of the number as the unit sees it
+  // The positive numbers and 0 for the others; the negative ones and 0 for the others. A negative x swaps the two: by an index,
+  // since a branch on signs, which are as good as random, costs more than the multiply-adds.
+  Real halves[2][kBlockProducts][kCols];
+  // Of the number as the unit sees it. What lies where is between the two functions of a level.
+  typename StepReal<Real>::Exponent exponent[kBlockProducts][kCols];
 };
+
+// Where the numbers of product k lie that go to the sum from M, and to the sum from -M.
+template <typename Real>
+struct StepOperands {
+  const Real* to_above;
+  const Real* to_below;
+};
+template <typename Real>
+inline StepOperands<Real> operands_of(const StepTile<Real>& tile, int k, Real x) {
+  constexpr int64_t kHalf = kBlockProducts * StepTile<Real>::kCols;
+  int64_t negative = 0;  // all bits, or none
+  if constexpr (sizeof(Real) == 4) {
+    int32_t bits = 0;
+    __builtin_memcpy(&bits, &x, sizeof(bits));
+    negative = bits >> 31;
+  } else {
+    __builtin_memcpy(&negative, &x, sizeof(negative));
+    negative >>= 63;
+  }
+  const int64_t swap = negative & kHalf;
+  const Real* first = tile.halves[0][k];
+  return {first + swap, first + (kHalf - swap)};
+}
 
 // 128 elements of a row of x.
 template <typename Real>
@@ -44,6 +72,7 @@ struct alignas(64) StepRow {
   typename StepReal<Real>::Exponent exponent[kBlockProducts];
 };
 
+// begin and step_len are even; behind an odd end there is a zero in x.
 struct StepSpan {
   int begin = 0;  // products [begin, end) of the block, `step_len` a step
   int end = kBlockProducts;
@@ -61,7 +90,7 @@ using StepKernel = void (*)(const StepSpan& span, const StepRow<Real>& x, const 
 // Numbers of a block, before they are unpacked.
 struct StepNumbers {
   const float* numbers = nullptr;   // [kCols, 128]
-  const uint8_t* places = nullptr;  // [128]: where in the tile product k lies
+  const uint8_t* places = nullptr;  // [128]: where in the tile product k lies; product k + 1 lies behind an even k
   int smallest_exponent = 0;        // of the format the unit sees: subnormal numbers keep it
 };
 // What was found: the largest exponent, and whether all are finite.
@@ -77,14 +106,26 @@ struct StepFunctions {
   StepKernel<Real> steps;
   FillTile<Real> fill;
 };
+// f[i] = promote(form, t[i], a_scale, b_scale, f[i]) of linear_dot.hpp; `len` is a multiple of 16, t and f are aligned to 64 bytes.
+struct PromoteRow {
+  Promotion::Form form;
+  float a_scale;
+  float b_scale;
+  int len;
+};
+using PromoteKernel = void (*)(const PromoteRow& row, const float* t, float* f);
+
 struct StepKernels {
   StepFunctions<float> of_float;
   StepFunctions<double> of_double;
+  PromoteKernel promote;
 };
-// Tables of this build; null where the machine does not run it.
-const StepKernels* step_kernels_baseline();
-const StepKernels* step_kernels_avx2();
-// The widest one.
-const StepKernels& step_kernels();
+// One table a level, each defined in a file that is compiled for it. Internal to step_kernels().
+extern const StepKernels kBaselineSteps;
+extern const StepKernels kAvx2Steps;
+extern const StepKernels kAvx512Steps;
+
+// The table of a supported level.
+const StepKernels& step_kernels(simd::Level level);
 
 }  // namespace reference::tensor_core

@@ -77,8 +77,8 @@ StepRange fill(const StepNumbers& from, StepTile<Real>& tile) {
       transpose(numbers);
       for (int i = 0; i < 8; ++i) {
         const int place = from.places[k + i];
-        put(&tile.positive[place][n], _mm256_max_ps(numbers[i], zero));
-        put(&tile.negative[place][n], _mm256_min_ps(numbers[i], zero));
+        put(&tile.halves[0][place][n], _mm256_max_ps(numbers[i], zero));
+        put(&tile.halves[1][place][n], _mm256_min_ps(numbers[i], zero));
         const __m256i field = _mm256_and_si256(_mm256_srli_epi32(_mm256_castps_si256(numbers[i]), 23), field_mask);
         largest_field = _mm256_max_epi32(largest_field, field);
         const __m256i exponent = _mm256_max_epi32(_mm256_sub_epi32(field, _mm256_set1_epi32(127)), smallest);
@@ -96,12 +96,31 @@ StepRange fill(const StepNumbers& from, StepTile<Real>& tile) {
   return {largest - 127, largest < 255};
 }
 
-constexpr StepKernels kKernels{{run<float>, fill<float>}, {run<double>, fill<double>}};
+// As promote() of linear_dot.hpp, whose fused multiply-add is a library call for each number where the file is not compiled for it.
+void promote_row(const PromoteRow& row, const float* t, float* f) {
+  const __m256 a_scale = _mm256_set1_ps(row.a_scale);
+  const __m256 b_scale = _mm256_set1_ps(row.b_scale);
+  const __m256 both = _mm256_set1_ps(row.a_scale * row.b_scale);
+  for (int i = 0; i < row.len; i += 8) {
+    const __m256 part = _mm256_load_ps(t + i);
+    const __m256 sum = _mm256_load_ps(f + i);
+    switch (row.form) {
+      case Promotion::Form::kFusedScalesFirst: _mm256_store_ps(f + i, _mm256_fmadd_ps(both, part, sum)); break;
+      case Promotion::Form::kSeparateScalesFirst:
+        _mm256_store_ps(f + i, _mm256_add_ps(sum, _mm256_mul_ps(both, part)));
+        break;
+      case Promotion::Form::kFusedActivationFirst:
+        _mm256_store_ps(f + i, _mm256_fmadd_ps(_mm256_mul_ps(part, a_scale), b_scale, sum));
+        break;
+      case Promotion::Form::kSeparateActivationFirst:
+        _mm256_store_ps(f + i, _mm256_add_ps(sum, _mm256_mul_ps(_mm256_mul_ps(part, a_scale), b_scale)));
+        break;
+    }
+  }
+}
 
 }  // namespace
 
-const StepKernels* step_kernels_avx2() {
-  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? &kKernels : nullptr;
-}
+const StepKernels kAvx2Steps{{run<float>, fill<float>}, {run<double>, fill<double>}, promote_row};
 
 }  // namespace reference::tensor_core

@@ -1,8 +1,9 @@
-// The steps of step_block.hpp for every machine, and the choice among the levels.
+// The steps of step_block.hpp for every machine.
 #include <algorithm>
 #include <bit>
 #include <cfenv>
 
+#include "reference/tensor_core/linear_dot.hpp"
 #include "reference/tensor_core/step_block.hpp"
 
 namespace reference::tensor_core {
@@ -36,8 +37,8 @@ StepRange fill(const StepNumbers& from, StepTile<Real>& tile) {
       const float number = from.numbers[n * kBlockProducts + k];
       const int field = static_cast<int>(std::bit_cast<uint32_t>(number) >> 23 & 0xFF);
       largest_field = std::max(largest_field, field);
-      tile.positive[place][n] = std::max(number, 0.0f);
-      tile.negative[place][n] = std::min(number, 0.0f);
+      tile.halves[0][place][n] = std::max(number, 0.0f);
+      tile.halves[1][place][n] = std::min(number, 0.0f);
       tile.exponent[place][n] = number == 0 ? StepReal<Real>::kZeroExponent
                                             : static_cast<Exponent>(std::max(field - 127, from.smallest_exponent));
     }
@@ -45,21 +46,14 @@ StepRange fill(const StepNumbers& from, StepTile<Real>& tile) {
   return {.largest_exponent = largest_field - 127, .finite = largest_field < 255};
 }
 
-constexpr StepKernels kKernels{{run<float>, fill<float>}, {run<double>, fill<double>}};
+void promote_row(const PromoteRow& row, const float* t, float* f) {
+  for (int i = 0; i < row.len; ++i) {
+    f[i] = promote(row.form, t[i], row.a_scale, row.b_scale, f[i]);
+  }
+}
 
 }  // namespace
 
-const StepKernels* step_kernels_baseline() {
-  return &kKernels;
-}
-
-const StepKernels& step_kernels() {
-#ifdef DSV3_SIMD_X86
-  if (const StepKernels* avx2 = step_kernels_avx2(); avx2 != nullptr) {
-    return *avx2;
-  }
-#endif
-  return kKernels;
-}
+const StepKernels kBaselineSteps{{run<float>, fill<float>}, {run<double>, fill<double>}, promote_row};
 
 }  // namespace reference::tensor_core

@@ -74,13 +74,11 @@ __attribute__((noinline)) void run_steps(const StepSpan& span,
       below[i] = (before > 0 ? Number{} : before) - load(anchor + kPackLen * i);
     }
     for (int k = begin; k < end; ++k) {
-      const bool minus = x.value[k] < 0;
-      const Real* to_above = (minus ? tile.negative : tile.positive)[k];
-      const Real* to_below = (minus ? tile.positive : tile.negative)[k];
-      const Number value = Number{} + x.value[k];
+      const StepOperands<Real> w = operands_of(tile, k, x.value[k]);
+      const Number value = x.value[k] - Number{};
       for (int i = 0; i < kPacks; ++i) {
-        above[i] = fused(value, load(to_above + kPackLen * i), above[i]);
-        below[i] = fused(value, load(to_below + kPackLen * i), below[i]);
+        above[i] = fused(value, load(w.to_above + kPackLen * i), above[i]);
+        below[i] = fused(value, load(w.to_below + kPackLen * i), below[i]);
       }
     }
     for (int i = 0; i < kPacks; ++i) {

@@ -201,7 +201,7 @@ function opsSection(scenario) {
       'div', {},
       el('p', {class: 'what'},
          'Every op, grouped by phase. Headings sort, groups close. Limit: what weights and cache, or the products, take at the peak (activations may stay on the chip); scores and values are one pass over the cache, counted at probs. A dash: nothing counted, nothing known, or a limit below 10 ns an op.'),
-      box);
+      sharesNotice(scenario), box);
 }
 
 function noiseColumns(scenario) {

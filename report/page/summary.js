@@ -141,7 +141,7 @@ function findings(scenario) {
       el('div', {}, el('h3', {}, title), el('table', {}, el('tbody', {}, rows.map(row => el('tr', {}, columns(row))))));
   const name = row =>
       el('td', {class: 'text'}, swatch(data.phases.indexOf(row.phase)), el('span', {class: 'mono'}, row.op),
-         row.rows > 1 ? ` x${row.rows}` : '');
+         row.rows > 1 && row.op !== row.phase ? ` x${row.rows}` : '');
   return el(
       'section', {'aria-label': 'Findings'},
       el('div', {class: 'columns'},
@@ -212,13 +212,21 @@ function ratioColumns(scenario, us) {
                              }));
 }
 
+// Said wherever single ops have a simulated time.
+function sharesNotice(scenario) {
+  if (!scenario.series.some(series => series.source === 'simulated')) return null;
+  return el(
+      'div', {class: 'notice', role: 'note'},
+      'The simulator predicts modules: attention, experts, router, head, a collective. The simulated time of one op is its share of the module, dealt out by the hardware floor of the ops (a fixed time evenly). Only sums over a module are predictions, so compare phases with a measurement, not single ops.');
+}
+
 // `rows` say which unit suits them.
 function timeColumns(scenario, us, rows) {
   return scenario.series.map((series, i) => {
     const unit = timeUnit(Math.max(...rows.map(row => us(row)[i] || 0)));
     return {
       title: series.title,
-      unit: unit.name,
+      unit: series.source === 'simulated' ? `${unit.name}, share of module` : unit.name,
       get: row => us(row)[i],
       show: row => us(row)[i] === null || us(row)[i] === undefined ? '-' : digits(us(row)[i] / unit.divisor),
       sum: true,
@@ -236,6 +244,7 @@ function journeySection(scenario) {
          `The way of one ${scenario.phase} step through the model, stages one after another. The limit of the whole step ` +
              'above may hide exchange behind computing. Times are of the slowest rank; GPU and CPU clocks are never ' +
              'divided by one another.'),
+      sharesNotice(scenario),
       makeTable({
         id: 'journey-table',
         rows: scenario.journey,

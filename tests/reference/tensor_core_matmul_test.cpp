@@ -109,25 +109,17 @@ std::unique_ptr<Product> bf16_product(const Shape& shape, uint32_t seed, bool ho
   return product;
 }
 
-std::vector<const StepKernels*> kernels() {
-  std::vector<const StepKernels*> list{step_kernels_baseline()};
-  if (&step_kernels() != list.front()) {
-    list.push_back(&step_kernels());
-  }
-  return list;
-}
-
 void expect_same_bits(const Recipe& recipe, const std::unique_ptr<Product>& product, const std::string& what) {
   const WeightMatrix weight(product->weights, "w");
   const auto expected = recipe_matmul_plain(recipe, product->x, weight, 1);
-  for (size_t i = 0; i < kernels().size(); ++i) {
-    const auto got = recipe_matmul(recipe, product->x, weight, 2, *kernels()[i]);
+  for (const simd::Level level : simd::supported_levels()) {
+    const auto got = recipe_matmul(recipe, product->x, weight, 2, level);
     ASSERT_EQ(got.size(), expected.size());
     for (size_t n = 0; n < got.size(); ++n) {
       const bool both_nan = std::isnan(got[n]) && std::isnan(expected[n]);
       ASSERT_TRUE(both_nan || std::bit_cast<uint32_t>(got[n]) == std::bit_cast<uint32_t>(expected[n]))
-          << recipe.name << " " << what << ", kernels " << i << ", output " << n << ": " << got[n] << " for "
-          << expected[n];
+          << recipe.name << " " << what << ", " << simd::level_name(level) << ", output " << n << ": " << got[n]
+          << " for " << expected[n];
     }
   }
   EXPECT_EQ(std::fegetround(), FE_TONEAREST);

@@ -12,7 +12,7 @@
 #include "simulator/alltoall_validation.hpp"
 #include "simulator/dispatch_matrix.hpp"
 #include "simulator/error_summary.hpp"
-#include "simulator/least_squares.hpp"
+#include "simulator/fit_constants.hpp"
 
 namespace simulator {
 namespace {

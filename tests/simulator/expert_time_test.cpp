@@ -105,7 +105,7 @@ TEST(SkewTable, EpThatDoesNotDivide_SaysWhatWouldWork) {
     skew_tables(v3, options_of(48, 32));
     FAIL() << "accepted";
   } catch (const model::InputError& error) {
-    EXPECT_NE(std::string(error.what()).find("--redundant 32"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("--redundant-experts 32"), std::string::npos) << error.what();
   }
   SkewOptions padded = options_of(48, 32);
   padded.is_padded = true;

@@ -94,6 +94,58 @@ class PlanningTest(SimTestCase):
         self.assertIn("decode starves", rare["limit"])
         self.assertLess(rare["decode_sequences"], whole["decode_sequences"])
 
+    def test_lengths_of_a_file_are_those_of_its_rows(self):
+        with tempfile.NamedTemporaryFile("w", suffix=".csv") as file:
+            file.write("prompt_tokens,answer_tokens\n" + "4096,1024\n" * 3)
+            file.flush()
+            self.assertEqual(self.estimate("--lengths", file.name), self.estimate("--isl", "4096", "--osl", "1024"))
+            self.refused(["estimate", "--lengths", file.name, "--isl", "8"], "--isl")
+            file.write("many,1\n")
+            file.flush()
+            self.refused(["estimate", "--lengths", file.name], ":5:", "prompt_tokens is 'many'")
+
+    def test_old_statistics_cost_what_balancing_took_back(self):
+        wide = ["--gpu", "h100", "--layout", "dep64", "--bs", "128", "--decode-only"]
+        fresh = self.estimate(*wide, "--eplb")["step_ms"]
+        old = self.estimate(*wide, "--eplb", "--stale", "0.5")["step_ms"]
+        self.assertLess(fresh, old)
+        self.refused(["estimate", *wide, "--eplb", "--stale", "2"], "--stale 2", "0 to 1")
+        self.assertNotEqual(self.estimate(*wide, "--seed", "2")["step_ms"], self.estimate(*wide)["step_ms"])
+
+    def test_a_preset_brings_its_skew(self):
+        measured = self.estimate("--preset", "h800-ep128-decode")["step_ms"]
+        self.assertEqual(self.estimate("--preset", "h800-ep128-decode", "--skew", "balanced")["step_ms"], measured)
+        self.assertGreater(self.estimate("--preset", "h800-ep128-decode", "--skew", "lognormal:1.05")["step_ms"], measured)
+
+    def test_one_domain_for_all_sends_nothing_over_the_network(self):
+        flags = ["--preset", "h800-ep144-decode"]
+        joined = self.estimate(*flags, "--nvlink-domain", "144")["step_ms"]
+        self.assertLess(joined, self.estimate(*flags)["step_ms"])
+        self.refused(["estimate", "--nvlink-domain", "0"], "--nvlink-domain 0")
+
+    def test_a_table_answers_in_place_of_the_constants(self):
+        header = "gpu,kernel,dtype,m,n,k,latency_us,source\n"
+        row = "H100 80GB HBM3,sglang_deepgemm,fp8_block,{},18432,7168,{},made up\n"
+        with tempfile.TemporaryDirectory() as folder:
+            table = pathlib.Path(folder) / "gemm_dense.csv"
+            table.write_text(header + row.format(16, 70) + row.format(64, 80) + row.format(1024, 300))
+            ask = ["lookup", "--tables", folder, "--gpu", "h100", "--op", "gemm_fp8", "--json", "--at"]
+            exact = json.loads(self.output(*ask, "n=18432,k=7168,m=64"))["lookup"]
+            self.assertEqual((exact["time_us"], exact["how"], exact["source"]), (80, "exact row", "gemm_dense.csv:3: the row itself"))
+            between = json.loads(self.output(*ask, "m=32,n=18432,k=7168"))["lookup"]
+            self.assertEqual(between["how"], "interpolated")
+            self.assertTrue(70 < between["time_us"] < 80)
+            self.assertEqual(json.loads(self.output(*ask, "m=8,n=18432,k=7168"))["lookup"]["how"], "held at the edge")
+            self.refused([*ask, "m=8,n=18432"], "expected n=, k=, m=")
+            self.refused([*ask[:5], "--op", "mystery", "--at", "m=1"], "gemm_fp8, gemm_bf16")
+            self.refused(["lookup", "--tables", folder, "--gpu", "h200", *ask[5:], "n=1,k=1,m=1"], "no row of gemm_fp8 on h200")
+            explained = json.loads(self.output("explain", "--gpu", "h100", "--layout", "tp2dp8ep16", "--bs", "16", "--decode-only",
+                                               "--timing-tables", folder, "--json", "--table", "decode_step"))["decode_step"]
+            dense = [line for line in explained if line["part"] == "dense layers"]
+            self.assertEqual(dense[0]["each_us"], 70)  # gate and up of one of two TP ranks: 2 x 18432 / 2 columns, 16 rows
+            self.assertIn("gemm_dense.csv:2: the row itself", dense[0]["source"])
+            self.assertIn("fit on", next(line for line in explained if line["part"] == "experts")["source"])
+
     def test_the_pipeline_example_is_what_the_program_prints(self):
         text = self.output("pipeline", "--help").split("Example:\n  $ dsv3-sim ")[1].splitlines()
         printed = self.output(*text[0].split()).splitlines()

@@ -104,6 +104,97 @@ TEST(StepCost, SharedExpert_IsDividedByTp) {
   EXPECT_DOUBLE_EQ(bytes("tp4"), 2 * bytes("tp8"));
 }
 
+double part_of(const StepCost& cost, StepPart part, double OpWork::*figure) {
+  double sum = 0;
+  for (const StepLeaf& leaf : cost.leaves) {
+    sum += leaf.part == part ? leaf.count * leaf.work.*figure : 0;
+  }
+  return sum;
+}
+
+// Every token sends nine copies in place of eight, and no GPU has a shared expert beside its slot (V3 report, 3.4.2: EP320).
+TEST(StepCost, RoutedSharedExpert_IsOneMoreCopyAndNoWeightsOfItsOwn) {
+  DeploymentRequest request{.gpu = "h800",
+                            .batch = 32,
+                            .redundant_experts = 64,
+                            .eplb = true,
+                            .decode_only = true,
+                            .layout = parse_shorthand("dep320")};
+  const Serving replicated = served(request);
+  request.shared_expert = "routed";
+  request.redundant_experts = 63;
+  const Serving routed = served(request);
+  EXPECT_NEAR(part_of(routed.step, StepPart::kDispatch, &OpWork::network_bytes) /
+                  part_of(replicated.step, StepPart::kDispatch, &OpWork::network_bytes),
+              9.0 / 8,
+              1e-6);
+  EXPECT_EQ(part_of(routed.step, StepPart::kSharedExpert, &OpWork::weight_bytes), 0);
+  const auto bytes_of = [](const Serving& serving, const char* name) {
+    const auto item = std::ranges::find(serving.memory.items, name, &MemoryItem::name);
+    return item == serving.memory.items.end() ? 0.0 : item->bytes;
+  };
+  EXPECT_EQ(bytes_of(replicated, "shared expert"), 58.0 * 44040192);
+  EXPECT_EQ(bytes_of(routed, "shared expert"), 0);
+  EXPECT_EQ(bytes_of(routed, "routed experts"), bytes_of(replicated, "routed experts"));
+}
+
+// TP8 on one node: whole on every rank, an eighth of the tokens each, in place of an eighth of the weights.
+TEST(StepCost, ReplicatedSharedExpert_IsReadWhole) {
+  DeploymentRequest request{.gpu = "b300", .layout = parse_shorthand("tp8")};
+  const double sharded = part_of(served(request).step, StepPart::kSharedExpert, &OpWork::weight_bytes);
+  request.shared_expert = "replicated";
+  const StepCost whole = served(request).step;
+  EXPECT_DOUBLE_EQ(part_of(whole, StepPart::kSharedExpert, &OpWork::weight_bytes), 8 * sharded);
+}
+
+// Three dense layers of 3 x 7168 x 18432 numbers.
+TEST(StepCost, DenseTp_CutsDenseLayersAlone) {
+  constexpr double kDenseBytes = 3.0 * 3 * 7168 * 18432;
+  DeploymentRequest request{.gpu = "h200", .batch = 16, .decode_only = true, .layout = parse_shorthand("dep16")};
+  for (const int64_t ranks : {1, 8}) {
+    request.dense_tp = ranks;
+    const StepCost step = served(request).step;
+    EXPECT_DOUBLE_EQ(part_of(step, StepPart::kDenseFfn, &OpWork::weight_bytes),
+                     kDenseBytes / static_cast<double>(ranks));
+    // The tokens of eight DP ranks, 16 each, in BF16, once a dense layer.
+    EXPECT_DOUBLE_EQ(part_of(step, StepPart::kAllReduce, &OpWork::message_bytes),
+                     ranks == 1 ? 0 : 3.0 * 8 * 16 * 7168 * 2);
+  }
+}
+
+TEST(Layout, PlacesThatCannotBe_AreRefusedWithWhatWould) {
+  const auto message = [](const DeploymentRequest& request) -> std::string {
+    try {
+      build_deployment(request);
+    } catch (const model::InputError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  const LayoutRequest dep16 = parse_shorthand("dep16");
+  EXPECT_NE(message({.shared_expert = "sharded", .layout = dep16}).find("replicated or routed would"),
+            std::string::npos);
+  EXPECT_NE(message({.shared_expert = "routed", .layout = dep16}).find("--redundant-experts 15 would"),
+            std::string::npos);
+  EXPECT_NE(message({.shared_expert = "everywhere", .layout = dep16}).find("replicated, sharded or routed"),
+            std::string::npos);
+  EXPECT_NE(message({.dense_tp = 3, .layout = dep16}).find("expected one of 1, 2, 4, 8, 16"), std::string::npos);
+}
+
+// One rank of eight prefills while seven wait: a token waits for eight times as many prompts, each with fewer tokens in its experts.
+TEST(Serving, PrefillInTurn_StopsEveryRankForEachPrompt) {
+  DeploymentRequest request{
+      .gpu = "h200", .prompt_tokens = 1024, .answer_tokens = 1024, .batch = 16, .layout = parse_shorthand("dep8")};
+  const Serving together = served(request);
+  request.prefill_in_turn = true;
+  const Serving in_turn = served(request);
+  EXPECT_LT(in_turn.prompt.total_us, together.prompt.total_us);
+  const double prompts_met = (8 * 16.0 - 1) / (16 - 1);
+  EXPECT_NEAR(in_turn.stall_ms / together.stall_ms,
+              prompts_met * in_turn.prompt.total_us / together.prompt.total_us,
+              1e-9 * prompts_met);
+}
+
 // 1 + 0.9 + 0.9 x 0.8.
 TEST(Serving, AcceptanceByPosition_MultipliesUp) {
   EXPECT_DOUBLE_EQ(tokens_per_step({0.9, 0.8}), 2.62);

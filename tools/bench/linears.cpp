@@ -2,6 +2,7 @@
 #include <array>
 #include <cmath>
 #include <random>
+#include <utility>
 
 #include "model/check.hpp"
 #include "reference/op_call.hpp"
@@ -158,7 +159,7 @@ std::vector<LinearRow> measure_linears(const BenchFlags& flags, const MachineLim
                                                     .num_threads = flags.num_threads});
                          }});
       }
-      const auto seconds = best_seconds(timed, clock_of(flags.num_threads), flags.min_time_s, flags.num_repetitions);
+      auto seconds = repeated_seconds(timed, clock_of(flags.num_threads), flags.min_time_s, flags.num_repetitions);
       for (size_t i = 0; i < seconds.size(); ++i) {
         const auto macs = static_cast<double>(kNumTokens[i] * shape.out_dim * shape.in_dim);
         rows.push_back({.model = shape.model,
@@ -167,8 +168,9 @@ std::vector<LinearRow> measure_linears(const BenchFlags& flags, const MachineLim
                         .out_dim = shape.out_dim,
                         .in_dim = shape.in_dim,
                         .num_tokens = kNumTokens[i],
-                        .gmac_per_s = macs / seconds[i] * 1e-9,
-                        .weight_gb_per_s = static_cast<double>(weights.weight_bytes()) / seconds[i] * 1e-9});
+                        .gmac_per_s = macs / seconds[i].front() * 1e-9,
+                        .weight_gb_per_s = static_cast<double>(weights.weight_bytes()) / seconds[i].front() * 1e-9,
+                        .seconds = std::move(seconds[i])});
       }
     }
   }

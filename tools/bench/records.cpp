@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <iterator>
 
 #include "model/dtype.hpp"
 #include "reference/simd/kernels.hpp"
@@ -17,6 +19,14 @@ constexpr double kGiga = 1e9;
 
 std::string dtype_text(model::DType dtype) {
   return std::string(model::dtype_name(dtype));
+}
+
+// Between the neighbours of a sorted list.
+double quantile(const std::vector<double>& sorted, double share) {
+  const double place = share * static_cast<double>(sorted.size() - 1);
+  const auto below = static_cast<size_t>(place);
+  const size_t above = std::min(below + 1, sorted.size() - 1);
+  return std::lerp(sorted[below], sorted[above], place - static_cast<double>(below));
 }
 
 }  // namespace
@@ -34,7 +44,7 @@ std::vector<model::OpRecord> records_of(const MachineLimits& limits) {
            .time_us = static_cast<double>(limits.buffer_bytes) / (limits.read_gb_per_s * kGiga) * kUsPerS}};
 }
 
-std::vector<model::OpRecord> records_of(const std::vector<LinearRow>& rows, int num_repetitions) {
+std::vector<model::OpRecord> records_of(const std::vector<LinearRow>& rows) {
   std::vector<model::OpRecord> records;
   for (const LinearRow& row : rows) {
     const int64_t weights = row.out_dim * row.in_dim;
@@ -49,8 +59,10 @@ std::vector<model::OpRecord> records_of(const std::vector<LinearRow>& rows, int 
                        .flops = 2 * macs,
                        .weight_bytes = is_fp8 ? weights : kBf16Bytes * weights,
                        .activation_bytes = kBf16Bytes * row.num_tokens * (row.in_dim + row.out_dim),
-                       .time_us = static_cast<double>(macs) / (row.gmac_per_s * kGiga) * kUsPerS,
-                       .repetitions = num_repetitions});
+                       .time_us = quantile(row.seconds, 0.5) * kUsPerS,
+                       .time_us_p10 = quantile(row.seconds, 0.1) * kUsPerS,
+                       .time_us_p90 = quantile(row.seconds, 0.9) * kUsPerS,
+                       .repetitions = std::ssize(row.seconds)});
   }
   return records;
 }
@@ -65,7 +77,7 @@ void write_bench_records(const std::filesystem::path& path, std::vector<model::O
                           {.header = {fmt::format("engine=CPU reference, {}, {} threads",
                                                   reference::simd::level_name(reference::simd::kernels().level),
                                                   num_threads),
-                                      "times: wall time, the best of the repetitions"},
+                                      "times of host.*: the best repetition; of linears: the median"},
                            .records = std::move(records)});
 }
 

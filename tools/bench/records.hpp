@@ -12,7 +12,7 @@ namespace tools {
 // "host.fma" and "host.read".
 std::vector<model::OpRecord> records_of(const MachineLimits& limits);
 // "bench.MODEL.OP", one row for each number of tokens.
-std::vector<model::OpRecord> records_of(const std::vector<LinearRow>& rows, int num_repetitions);
+std::vector<model::OpRecord> records_of(const std::vector<LinearRow>& rows);
 
 // Source reference, this CPU, this commit. Throws InputError.
 void write_bench_records(const std::filesystem::path& path, std::vector<model::OpRecord> records, int num_threads);

@@ -32,8 +32,9 @@ struct LinearRow {
   int64_t out_dim = 0;
   int64_t in_dim = 0;
   int64_t num_tokens = 0;
-  double gmac_per_s = 0;
-  double weight_gb_per_s = 0;  // bytes of weights and scales read in the time
+  double gmac_per_s = 0;        // of the best repetition
+  double weight_gb_per_s = 0;   // likewise: bytes of weights and scales read in the time
+  std::vector<double> seconds;  // of every repetition, ascending
 };
 // Weights of random codes that are in no cache when they are read: each call takes other ones.
 std::vector<LinearRow> measure_linears(const BenchFlags& flags, const MachineLimits& limits);

@@ -11,7 +11,7 @@
 namespace tools {
 namespace {
 
-// Keeps the best time of each name.
+// Keeps the times of each name.
 class Keeper : public benchmark::BenchmarkReporter {
  public:
   explicit Keeper(Clock clock) : clock_(clock) {}
@@ -22,16 +22,15 @@ class Keeper : public benchmark::BenchmarkReporter {
       if (run.run_type == Run::RT_Iteration) {
         const double total_s = clock_ == Clock::kWall ? run.real_accumulated_time : run.cpu_accumulated_time;
         const double seconds = total_s / static_cast<double>(run.iterations);
-        const auto [place, is_new] = best_s_.emplace(run.run_name.function_name, seconds);
-        place->second = std::min(place->second, seconds);
+        seconds_[run.run_name.function_name].push_back(seconds);
       }
     }
   }
-  [[nodiscard]] double best_s(const std::string& name) const { return best_s_.at(name); }
+  [[nodiscard]] const std::vector<double>& seconds(const std::string& name) const { return seconds_.at(name); }
 
  private:
   Clock clock_;
-  std::map<std::string, double> best_s_;
+  std::map<std::string, std::vector<double>> seconds_;
 };
 
 }  // namespace
@@ -42,7 +41,10 @@ double now_s(Clock clock) {
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-std::vector<double> best_seconds(const std::vector<Timed>& timed, Clock clock, double min_time_s, int num_repetitions) {
+std::vector<std::vector<double>> repeated_seconds(const std::vector<Timed>& timed,
+                                                  Clock clock,
+                                                  double min_time_s,
+                                                  int num_repetitions) {
   benchmark::ClearRegisteredBenchmarks();
   for (const Timed& item : timed) {
     benchmark::RegisterBenchmark(item.name.c_str(),
@@ -57,11 +59,19 @@ std::vector<double> best_seconds(const std::vector<Timed>& timed, Clock clock, d
   }
   Keeper keeper(clock);
   benchmark::RunSpecifiedBenchmarks(&keeper);
-  std::vector<double> seconds;
+  std::vector<std::vector<double>> all;
   for (const Timed& item : timed) {
-    seconds.push_back(keeper.best_s(item.name));
+    std::ranges::sort(all.emplace_back(keeper.seconds(item.name)));
   }
-  return seconds;
+  return all;
+}
+
+std::vector<double> best_seconds(const std::vector<Timed>& timed, Clock clock, double min_time_s, int num_repetitions) {
+  std::vector<double> best;
+  for (const std::vector<double>& seconds : repeated_seconds(timed, clock, min_time_s, num_repetitions)) {
+    best.push_back(seconds.front());
+  }
+  return best;
 }
 
 }  // namespace tools

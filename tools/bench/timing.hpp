@@ -20,6 +20,12 @@ inline Clock clock_of(int num_threads) {
 }
 double now_s(Clock clock);
 
+// Seconds of one iteration of each, in ascending order over `num_repetitions` runs of at least `min_time_s` each.
+std::vector<std::vector<double>> repeated_seconds(const std::vector<Timed>& timed,
+                                                  Clock clock,
+                                                  double min_time_s,
+                                                  int num_repetitions);
+
 // Seconds of one iteration of each, the best of `num_repetitions` runs of at least `min_time_s` each: on a machine that others use
 // too, the best run is the one they disturbed least.
 std::vector<double> best_seconds(const std::vector<Timed>& timed, Clock clock, double min_time_s, int num_repetitions);

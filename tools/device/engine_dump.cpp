@@ -60,36 +60,51 @@ gpu::EngineOptions options_of(const std::vector<golden::Case>& cases) {
   return options;
 }
 
+// The sequences of a step that one data-parallel rank has.
+struct OwnSequences {
+  size_t begin = 0;
+  size_t end = 0;
+};
+
+OwnSequences share_of(size_t num_sequences, int64_t num_ranks, int64_t rank) {
+  const auto first = [&](int64_t r) { return num_sequences * static_cast<size_t>(r) / static_cast<size_t>(num_ranks); };
+  return {first(rank), first(rank + 1)};
+}
+
 // Runs cases one after another; each has pages of its own, with a copy of what the case before left.
 class CaseRunner {
  public:
-  CaseRunner(gpu::Engine& engine, const std::vector<golden::Case>& cases) : engine_(engine), cases_(cases) {}
+  CaseRunner(gpu::Engine& engine, const std::vector<golden::Case>& cases, int64_t dp_rank)
+      : engine_(engine), cases_(cases), dp_rank_(dp_rank) {}
 
   void run(const golden::Case& step, model::Probe& probe) {
     gpu::StepInput input;
     auto& pages = pages_[step.name];
     const auto steps = golden::sequence_steps(cases_, step);
-    for (size_t s = 0; s < steps.size(); ++s) {
+    const auto own = share_of(steps.size(), engine_.options().layout.dp, dp_rank_);
+    for (size_t s = own.begin; s < own.end; ++s) {
       const auto& [num_cached, num_new] = steps[s];
       pages.emplace_back(static_cast<size_t>((num_cached + num_new + gpu::kPageRows - 1) / gpu::kPageRows));
       std::iota(pages.back().begin(), pages.back().end(), next_page_);
       next_page_ += static_cast<int32_t>(pages.back().size());
       if (!step.after.empty()) {
-        const auto& before = pages_.at(step.after).at(s);
+        const auto& before = pages_.at(step.after).at(s - own.begin);
         engine_.copy_pages(before, std::span(pages.back()).first(before.size()));
       }
       input.tokens.insert(input.tokens.end(), step.sequences[s].begin(), step.sequences[s].end());
     }
     const bool prefills = std::ranges::any_of(steps, [](const auto& sequence) { return sequence.num_new > 1; });
-    for (size_t s = 0; s < steps.size(); ++s) {
-      input.sequences.push_back({steps[s].num_cached, steps[s].num_new, prefills, pages[s]});
+    for (size_t s = own.begin; s < own.end; ++s) {
+      input.sequences.push_back({steps[s].num_cached, steps[s].num_new, prefills, pages[s - own.begin]});
     }
     input.head_rows.resize(input.tokens.size());
     std::iota(input.head_rows.begin(), input.head_rows.end(), 0);
     engine_.run_main(input, {.probe = &probe});
     const auto num_mtp = std::min(engine_.config().num_nextn_predict_layers, static_cast<int64_t>(step.mtp_ids.size()));
     for (int64_t k = 0; k < num_mtp; ++k) {
-      input.tokens = mtp_tokens(step, k);
+      if (!input.tokens.empty()) {
+        input.tokens = mtp_tokens(step, k);
+      }
       engine_.run_mtp(
           {.layer = k, .reads_main_state = k == 0, .state_rows = input.head_rows}, input, {.probe = &probe});
     }
@@ -98,9 +113,51 @@ class CaseRunner {
  private:
   gpu::Engine& engine_;
   const std::vector<golden::Case>& cases_;
-  std::map<std::string, std::vector<std::vector<int32_t>>> pages_;  // by case: of each sequence
+  int64_t dp_rank_;
+  std::map<std::string, std::vector<std::vector<int32_t>>> pages_;  // by case: of each own sequence
   int32_t next_page_ = 0;
 };
+
+void say(const EngineDumpJob& job, const std::string& line) {
+  if (job.on_progress) {
+    job.on_progress(line);
+  }
+}
+
+// What one rank sees of the cases. `world` is null for one rank. Only the first rank speaks.
+golden::Dump dump_rank(const model::WeightSource& weights,
+                       const golden::Manifest& manifest,
+                       std::unique_ptr<gpu::Backend> backend,
+                       const EngineDumpJob& job,
+                       gpu::comm::Communicator* world) {
+  const auto cases = job.cases.empty() ? manifest.cases : golden::select_cases(manifest.cases, job.cases);
+  const int64_t rank = world != nullptr ? world->rank() : 0;
+  auto options = options_of(cases);
+  options.ue8m0_scales = manifest.scale == "ue8m0";
+  options.fp8_cache = job.fp8_cache;
+  options.layout = job.layout;
+  options.world = world;
+  if (rank == 0) {
+    options.on_plan = job.on_plan;
+    options.on_progress = [&](int64_t done_bytes, int64_t all_bytes) {
+      say(job, fmt::format("loading weights: {} of {} MB", done_bytes / 1000000, all_bytes / 1000000));
+    };
+  }
+  gpu::Engine engine(weights, std::move(backend), options);
+  CaseRunner runner(engine, cases, rank % job.layout.stage_len() / job.layout.tp);
+  golden::Dump dump;
+  for (const golden::Case& step : cases) {
+    if (rank == 0) {
+      say(job, "running " + step.name);
+    }
+    golden::Case all_rows = step;
+    all_rows.rows.clear();
+    golden::Recorder recorder(world != nullptr ? all_rows : step);
+    runner.run(step, recorder);
+    dump.tensors.insert(recorder.tensors().begin(), recorder.tensors().end());
+  }
+  return dump;
+}
 
 }  // namespace
 
@@ -123,29 +180,30 @@ golden::Dump dump_engine(const model::WeightSource& weights,
                          const golden::Manifest& manifest,
                          std::unique_ptr<gpu::Backend> backend,
                          const EngineDumpJob& job) {
-  const auto cases = job.cases.empty() ? manifest.cases : golden::select_cases(manifest.cases, job.cases);
-  auto options = options_of(cases);
-  options.ue8m0_scales = manifest.scale == "ue8m0";
-  options.fp8_cache = job.fp8_cache;
-  const auto say = [&](const std::string& line) {
-    if (job.on_progress) {
-      job.on_progress(line);
+  return dump_rank(weights, manifest, std::move(backend), job, nullptr);
+}
+
+golden::GatheredDump dump_ranks(const model::WeightSource& weights,
+                                const golden::Manifest& manifest,
+                                const std::function<std::unique_ptr<gpu::Backend>()>& make_backend,
+                                const EngineDumpJob& job) {
+  std::vector<golden::Dump> ranks(static_cast<size_t>(job.layout.num_ranks()));
+  gpu::comm::run_thread_ranks(static_cast<int>(ranks.size()), {}, [&](gpu::comm::Communicator& world) {
+    const auto wrapped = job.wrap ? job.wrap(world) : nullptr;
+    ranks[static_cast<size_t>(world.rank())] =
+        dump_rank(weights, manifest, make_backend(), job, wrapped ? wrapped.get() : &world);
+  });
+  const golden::RankLayout layout{.tp = job.layout.tp, .ep = job.layout.ep, .dp = job.layout.dp, .pp = job.layout.pp};
+  auto gathered = golden::gather_ranks(layout, ranks, weights.config(), manifest.cases);
+  for (const golden::Case& step : manifest.cases) {
+    for (const std::string op : {"final_norm", "logits"}) {
+      const auto found = gathered.dump.tensors.find(step.name + "/" + op);
+      if (found != gathered.dump.tensors.end()) {
+        found->second = golden::stored_rows(step, op, found->second);
+      }
     }
-  };
-  options.on_plan = job.on_plan;
-  options.on_progress = [&](int64_t done_bytes, int64_t all_bytes) {
-    say(fmt::format("loading weights: {} of {} MB", done_bytes / 1000000, all_bytes / 1000000));
-  };
-  gpu::Engine engine(weights, std::move(backend), options);
-  CaseRunner runner(engine, cases);
-  golden::Dump dump;
-  for (const golden::Case& step : cases) {
-    say("running " + step.name);
-    golden::Recorder recorder(step);
-    runner.run(step, recorder);
-    dump.tensors.insert(recorder.tensors().begin(), recorder.tensors().end());
   }
-  return dump;
+  return gathered;
 }
 
 }  // namespace tools

@@ -7,8 +7,10 @@
 #include <vector>
 
 #include "golden/formats.hpp"
+#include "golden/ranks.hpp"
 #include "golden/store.hpp"
 #include "gpu/engine/engine.hpp"
+#include "model/parallel_plan.hpp"
 #include "model/weight_source.hpp"
 
 namespace tools {
@@ -16,6 +18,9 @@ namespace tools {
 struct EngineDumpJob {
   std::vector<std::string> cases = {};  // empty: all; those they follow run as well
   bool fp8_cache = false;
+  model::ParallelLayout layout = {};
+  // What each rank of a layout is given in place of its communicator: where a test plants a fault.
+  std::function<std::unique_ptr<gpu::comm::Communicator>(gpu::comm::Communicator& world)> wrap = {};
   std::function<void(const std::string& line)> on_progress = {};
   std::function<void(const std::string& text)> on_plan = {};  // the memory plan, before anything is allocated
 };
@@ -28,5 +33,12 @@ golden::Dump dump_engine(const model::WeightSource& weights,
                          const golden::Manifest& manifest,
                          std::unique_ptr<gpu::Backend> backend,
                          const EngineDumpJob& job);
+
+// The same on the ranks of job.layout, each on a thread with a device of its own, put together. The sequences of a case are shared out
+// over the data-parallel ranks. Throws what the first rank that failed threw.
+golden::GatheredDump dump_ranks(const model::WeightSource& weights,
+                                const golden::Manifest& manifest,
+                                const std::function<std::unique_ptr<gpu::Backend>()>& make_backend,
+                                const EngineDumpJob& job);
 
 }  // namespace tools

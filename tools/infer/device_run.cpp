@@ -9,7 +9,6 @@
 #include "tools/device/open.hpp"
 
 namespace tools {
-namespace {
 
 std::vector<gpu::Request> device_requests(const std::vector<reference::Request>& requests) {
   std::vector<gpu::Request> result;
@@ -23,9 +22,9 @@ std::vector<gpu::Request> device_requests(const std::vector<reference::Request>&
   return result;
 }
 
-gpu::EngineOptions options_of(const InferFlags& flags,
-                              const std::vector<reference::Request>& requests,
-                              const gpu::SchedulerOptions& scheduling) {
+gpu::EngineOptions engine_options(const InferFlags& flags,
+                                  const std::vector<reference::Request>& requests,
+                                  const gpu::SchedulerOptions& scheduling) {
   int64_t max_len = 0;
   std::vector<int64_t> pages;
   for (const reference::Request& request : requests) {
@@ -48,6 +47,23 @@ gpu::EngineOptions options_of(const InferFlags& flags,
   };
   return options;
 }
+
+DeviceResult result_of(const gpu::SchedulerStats& stats, const std::vector<gpu::FinishReason>& reasons) {
+  DeviceResult result{.reasons = {},
+                      .stats = {.num_prompt_tokens = stats.num_prompt_tokens,
+                                .num_new_tokens = stats.num_new_tokens,
+                                .prefill_s = stats.prefill_s,
+                                .decode_s = stats.decode_s,
+                                .num_drafted = stats.num_drafted,
+                                .num_accepted = stats.num_accepted}};
+  for (const gpu::FinishReason reason : reasons) {
+    result.reasons.push_back(reason == gpu::FinishReason::kStop ? reference::FinishReason::kStop
+                                                                : reference::FinishReason::kLength);
+  }
+  return result;
+}
+
+namespace {
 
 reference::GeneratedToken token_of(const gpu::NewToken& token, int64_t num_logprobs) {
   reference::GeneratedToken result{.id = token.id, .draft = token.draft};
@@ -92,7 +108,7 @@ DeviceResult run_on_device(const InferFlags& flags,
   const gpu::SchedulerOptions scheduling{
       .chunk_len = flags.chunk_len, .num_drafts = flags.num_drafts, .with_logits = flags.num_logprobs > 0};
   gpu::Engine engine(
-      weights, open_device({.device = flags.device}, flags.num_threads), options_of(flags, requests, scheduling));
+      weights, open_device({.device = flags.device}, flags.num_threads), engine_options(flags, requests, scheduling));
   clear_progress();
   gpu::Scheduler scheduler(engine, scheduling);
   gpu::Scheduler::OnStep on_step;
@@ -114,19 +130,7 @@ DeviceResult run_on_device(const InferFlags& flags,
         return on_token(request, token_of(token, flags.num_logprobs));
       },
       on_step);
-  const gpu::SchedulerStats& stats = scheduler.stats();
-  DeviceResult result{.reasons = {},
-                      .stats = {.num_prompt_tokens = stats.num_prompt_tokens,
-                                .num_new_tokens = stats.num_new_tokens,
-                                .prefill_s = stats.prefill_s,
-                                .decode_s = stats.decode_s,
-                                .num_drafted = stats.num_drafted,
-                                .num_accepted = stats.num_accepted}};
-  for (const gpu::FinishReason reason : reasons) {
-    result.reasons.push_back(reason == gpu::FinishReason::kStop ? reference::FinishReason::kStop
-                                                                : reference::FinishReason::kLength);
-  }
-  return result;
+  return result_of(scheduler.stats(), reasons);
 }
 
 }  // namespace tools

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "gpu/engine/scheduler.hpp"
 #include "model/weight_source.hpp"
 #include "reference/generate/generator.hpp"
 #include "tools/infer/device_trace.hpp"
@@ -18,6 +19,13 @@ struct DeviceResult {
 
 // Throws InputError for options that the engine does not have, before anything is loaded.
 void check_device_flags(const InferFlags& flags, const model::ModelConfig& config);
+
+std::vector<gpu::Request> device_requests(const std::vector<reference::Request>& requests);
+// Of one rank, for these requests: as large as the longest of them and --max-batch ask for.
+gpu::EngineOptions engine_options(const InferFlags& flags,
+                                  const std::vector<reference::Request>& requests,
+                                  const gpu::SchedulerOptions& scheduling);
+DeviceResult result_of(const gpu::SchedulerStats& stats, const std::vector<gpu::FinishReason>& reasons);
 
 // `probe` and `trace` may be null.
 DeviceResult run_on_device(const InferFlags& flags,

@@ -48,6 +48,10 @@ void add_device(CLI::App& app, InferFlags& flags) {
   app.add_option("--kv", flags.kv, "emulated, cuda: the latent cache, bf16 or fp8")
       ->check(CLI::IsMember({"bf16", "fp8"}))
       ->capture_default_str();
+  add_layout_options(app, flags.layout);
+  app.add_option("--comm", flags.comm, "how ranks are connected: threads of this process, or mpi (start with mpirun)")
+      ->check(CLI::IsMember({"threads", "mpi"}))
+      ->capture_default_str();
 }
 
 void add_sampling(CLI::App& app, InferFlags& flags) {

@@ -8,6 +8,7 @@
 
 #include "model/sampling.hpp"
 #include "tools/common.hpp"
+#include "tools/device/layout_flags.hpp"
 #include "tools/mode_flags.hpp"
 
 namespace CLI {
@@ -30,6 +31,8 @@ struct InferFlags {
   int64_t max_batch = 8;
   std::string graphs = "on";
   std::string kv = "bf16";
+  LayoutFlags layout;
+  std::string comm = "threads";
   int num_threads = default_threads();
   std::optional<int64_t> max_new_tokens;  // absent: kDefaultNewTokens, or what the model's positions leave
   model::Sampling sampling;

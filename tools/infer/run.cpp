@@ -20,6 +20,7 @@
 #include "tools/bench/machine.hpp"
 #include "tools/device/open.hpp"
 #include "tools/infer/device_run.hpp"
+#include "tools/infer/rank_run.hpp"
 #include "tools/infer/requests.hpp"
 #include "tools/infer/routing_trace.hpp"
 #include "tools/infer/stop_strings.hpp"
@@ -265,6 +266,9 @@ int run_infer(InferFlags flags) {
   std::vector<reference::FinishReason> reasons;
   reference::GenerationStats stats;
   if (flags.device == "cpu") {
+    if (layout_of(flags.layout, config).num_ranks() > 1) {
+      model::throw_input_error("--device cpu: the reference is one rank; --device emulated runs several");
+    }
     if (!flags.trace_file.empty()) {
       check_cpu_trace(flags.trace_file);
       probes.add(op_trace);
@@ -278,14 +282,29 @@ int run_infer(InferFlags flags) {
     }
   } else {
     check_device_flags(flags, config);
+    const bool on_ranks = has_ranks(flags, config);
     std::optional<DeviceTrace> trace;
     if (!flags.trace_file.empty()) {
       trace.emplace(flags.trace_file, config, model::config_hash(config));
     }
-    auto result =
-        run_on_device(flags, *checkpoint.weights, requests, on_token, probes.get(), trace ? &*trace : nullptr);
-    reasons = std::move(result.reasons);
-    stats = std::move(result.stats);
+    std::optional<DeviceResult> result;
+    if (!on_ranks) {
+      result = run_on_device(flags, *checkpoint.weights, requests, on_token, probes.get(), trace ? &*trace : nullptr);
+    } else {
+      const auto listen = [&] {
+        const auto heard = std::make_shared<std::vector<Output>>(requests.size(), Output(tokenizer, flags.stop));
+        return [heard](size_t request, const reference::GeneratedToken& token) {
+          (*heard)[request].add(token);
+          return !(*heard)[request].stopped();
+        };
+      };
+      result = run_on_ranks(flags, *checkpoint.weights, requests, listen, on_token);
+      if (!result) {
+        return kExitOk;  // the first rank is another process
+      }
+    }
+    reasons = std::move(result->reasons);
+    stats = std::move(result->stats);
     if (trace) {
       trace->write();
     }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cuda_bf16.h>
+#include <cuda_fp16.h>
 #include <cuda_fp8.h>
 
 #include "gpu/portable/types.hpp"
@@ -14,6 +15,14 @@ GPU_DEVICE float to_float(bf16 x) {
 
 GPU_DEVICE bf16 to_bf16(float x) {
   return {__bfloat16_as_ushort(__float2bfloat16_rn(x))};
+}
+
+GPU_DEVICE float to_float(fp16 x) {
+  return __half2float(__ushort_as_half(x.bits));
+}
+
+GPU_DEVICE fp16 to_fp16(float x) {
+  return {__half_as_ushort(__float2half_rn(x))};
 }
 
 GPU_DEVICE float to_float(fp8_e4m3 x) {

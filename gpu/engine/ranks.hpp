@@ -1,0 +1,28 @@
+// How one rank reaches the others that share the model with it.
+#pragma once
+
+#include <memory>
+
+#include "gpu/comm/communicator.hpp"
+#include "gpu/comm/token_exchange.hpp"
+#include "gpu/engine/backend.hpp"
+#include "gpu/engine/shard.hpp"
+#include "model/parallel_plan.hpp"
+
+namespace gpu {
+
+// Null where the rank is alone.
+struct Ranks {
+  comm::Communicator* world = nullptr;
+  std::unique_ptr<comm::Communicator> tp =
+      {};  // its calls are in the order of the back end's stream, as those of pp are
+  std::unique_ptr<comm::Communicator> ep = {};
+  std::unique_ptr<comm::Communicator> pp = {};  // by stage
+  std::unique_ptr<comm::TokenExchange> exchange = {};
+};
+
+// The groups of a layout. Collective over `world`, which has the layout's ranks in the plan's order, and must outlive the result like
+// `backend`. max_expert_rows: tokens that a rank's experts can get.
+Ranks connect(comm::Communicator& world, const model::ParallelPlan& plan, int64_t max_expert_rows, Backend& backend);
+
+}  // namespace gpu

@@ -1,0 +1,222 @@
+// The engine on several ranks, each a thread with an emulated device: every op has the bits of one rank, and so have the tokens; a fault
+// in what ranks exchange is found, with op and rank.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <mutex>
+
+#include "gpu/engine/scheduler.hpp"
+#include "tests/tools/verifier.hpp"
+#include "tools/common.hpp"
+#include "tools/device/engine_dump.hpp"
+
+namespace tools {
+namespace {
+
+using model::ParallelLayout;
+
+std::string layout_name(const ParallelLayout& layout) {
+  return fmt::format("tp{}dp{}pp{}ep{}", layout.tp, layout.dp, layout.pp, layout.ep);
+}
+
+// The model that every layout of up to eight ranks cuts: a prompt of four ragged sequences, and one step of decoding.
+struct ParFixture {
+  OpenedCheckpoint checkpoint = open_checkpoint("synthetic:par");
+  golden::GoldenFile golden = [&] {
+    RecordJob job;
+    job.mode = resolved({}, checkpoint.weights->config());
+    job.cases = {{.name = "b4", .sequences = {{3, 1, 4}, {15, 92, 65, 35, 89}, {79}, {32, 38}}},
+                 {.name = "d0", .after = "b4", .sequences = {{46}, {26}, {43}, {83}}}};
+    job.num_threads = 2;
+    return record(*checkpoint.weights, job);
+  }();
+  golden::Dump one_rank = dump_engine(*checkpoint.weights, golden.manifest, gpu::make_emulated_backend({}), {});
+
+  [[nodiscard]] golden::GatheredDump dump(const ParallelLayout& layout) const {
+    return dump_ranks(
+        *checkpoint.weights, golden.manifest, [] { return gpu::make_emulated_backend({}); }, {.layout = layout});
+  }
+  [[nodiscard]] golden::Verdict verify(const golden::GatheredDump& gathered) const {
+    const auto rules = rules_of(mode_of(golden.manifest));
+    auto verdict = golden::compare(checkpoint.weights->config(),
+                                   golden,
+                                   gathered.dump,
+                                   {},
+                                   [&](const model::Workload& workload, double num_sigmas) {
+                                     return std::make_unique<ReferenceRecompute>(
+                                         *checkpoint.weights, rules, workload, num_sigmas, 2);
+                                   });
+    golden::assign_ranks(gathered, verdict);
+    return verdict;
+  }
+};
+
+const ParFixture& par() {
+  static const ParFixture fixture;
+  return fixture;
+}
+
+class RankLayouts : public testing::TestWithParam<ParallelLayout> {};
+
+TEST_P(RankLayouts, HaveTheBitsOfOneRank) {
+  const auto gathered = par().dump(GetParam());
+  EXPECT_TRUE(gathered.disagreements.empty());
+  ASSERT_EQ(gathered.dump.tensors.size(), par().one_rank.tensors.size());
+  for (const auto& [name, tensor] : par().one_rank.tensors) {
+    const auto found = gathered.dump.tensors.find(name);
+    ASSERT_NE(found, gathered.dump.tensors.end()) << name;
+    EXPECT_EQ(found->second.shape, tensor.shape) << name;
+    EXPECT_TRUE(std::ranges::equal(found->second.bytes, tensor.bytes)) << name;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Layouts,
+                         RankLayouts,
+                         testing::Values(ParallelLayout{.ep = 2, .dp = 2},
+                                         ParallelLayout{.ep = 3, .dp = 3},
+                                         ParallelLayout{.ep = 8, .dp = 8},
+                                         ParallelLayout{.ep = 2, .dp = 4},
+                                         ParallelLayout{.pp = 3},
+                                         ParallelLayout{.tp = 2, .ep = 2},
+                                         ParallelLayout{.tp = 2, .ep = 4, .dp = 2},
+                                         ParallelLayout{.tp = 2, .ep = 2, .pp = 2},
+                                         ParallelLayout{.tp = 4, .ep = 8, .dp = 2},
+                                         ParallelLayout{.tp = 8, .ep = 8}),
+                         [](const auto& layout) { return layout_name(layout.param); });
+
+TEST(EngineRanks, PassOpByOp) {
+  const auto verdict = par().verify(par().dump({.tp = 2, .ep = 4, .dp = 2}));
+  EXPECT_EQ(verdict.outcome, golden::Verdict::Outcome::kPass) << complaints(verdict);
+}
+
+// Stands between an engine and its ranks, and does one thing wrong.
+class FaultyRanks : public gpu::comm::Communicator {
+ public:
+  enum class Fault { kOwnDataOnly, kWrongRank };
+
+  FaultyRanks(gpu::comm::Communicator& world, Fault fault) : ranks_(&world), fault_(fault) {}
+  FaultyRanks(std::unique_ptr<gpu::comm::Communicator> group, Fault fault)
+      : owned_(std::move(group)), ranks_(owned_.get()), fault_(fault) {}
+
+  [[nodiscard]] int rank() const override { return ranks_->rank(); }
+  [[nodiscard]] int size() const override { return ranks_->size(); }
+  void all_reduce(const void* send, void* receive, int64_t count, gpu::comm::Element element) override {
+    ranks_->all_reduce(send, receive, count, element);
+  }
+  // Rank 1 takes its own part for everybody's, as a collective does that does not wait for the others.
+  void all_gather(const void* send, void* receive, int64_t count, gpu::comm::Element element) override {
+    ranks_->all_gather(send, receive, count, element);
+    if (fault_ == Fault::kOwnDataOnly && owned_ != nullptr && rank() == 1) {
+      const int64_t num_bytes = count * gpu::comm::element_bytes(element);
+      queue_([=, size = size()] {
+        for (int other = 0; other < size; ++other) {
+          std::memcpy(static_cast<std::byte*>(receive) + other * num_bytes, send, static_cast<size_t>(num_bytes));
+        }
+      });
+    }
+  }
+  void reduce_scatter(const void* send, void* receive, int64_t count, gpu::comm::Element element) override {
+    ranks_->reduce_scatter(send, receive, count, element);
+  }
+  void all_to_all(const void* send,
+                  std::span<const int64_t> send_counts,
+                  void* receive,
+                  std::span<const int64_t> receive_counts,
+                  gpu::comm::Element element) override {
+    ranks_->all_to_all(send, send_counts, receive, receive_counts, element);
+  }
+  void broadcast(void* values, int64_t count, gpu::comm::Element element, int root) override {
+    ranks_->broadcast(values, count, element, root);
+  }
+  void send(const void* values, int64_t count, gpu::comm::Element element, int to) override {
+    ranks_->send(values, count, element, to);
+  }
+  void receive(void* values, int64_t count, gpu::comm::Element element, int from) override {
+    ranks_->receive(values, count, element, from);
+  }
+  void barrier() override { ranks_->barrier(); }
+  // With a wrong map of ranks, those of a group of experts are numbered from behind.
+  std::unique_ptr<gpu::comm::Communicator> split(int colour, int key, std::string name) override {
+    const bool turns = fault_ == Fault::kWrongRank && name == "ep";
+    return std::make_unique<FaultyRanks>(ranks_->split(colour, turns ? -key : key, name), fault_);
+  }
+  std::vector<void*> peers(void* mine) override { return ranks_->peers(mine); }
+  void abort(const std::string& reason) override { ranks_->abort(reason); }
+  void set_queue(gpu::comm::Queue queue) override {
+    queue_ = queue;
+    ranks_->set_queue(std::move(queue));
+  }
+  [[nodiscard]] const std::map<std::string, int64_t>& sent_bytes() const override { return ranks_->sent_bytes(); }
+
+ private:
+  std::unique_ptr<gpu::comm::Communicator> owned_ = {};
+  gpu::comm::Communicator* ranks_;
+  Fault fault_;
+  gpu::comm::Queue queue_ = [](const std::function<void()>& work) { work(); };
+};
+
+golden::Verdict verdict_with(FaultyRanks::Fault fault, const ParallelLayout& layout) {
+  const auto gathered = dump_ranks(*par().checkpoint.weights,
+                                   par().golden.manifest,
+                                   [] { return gpu::make_emulated_backend({}); },
+                                   {.cases = {"b4"}, .layout = layout, .wrap = [&](gpu::comm::Communicator& world) {
+                                      return std::make_unique<FaultyRanks>(world, fault);
+                                    }});
+  return par().verify(gathered);
+}
+
+TEST(EngineRanks, ARankThatSeesOnlyItsOwnPart_IsFound) {
+  const auto verdict = verdict_with(FaultyRanks::Fault::kOwnDataOnly, {.tp = 2, .ep = 2});
+  ASSERT_NE(verdict.first_divergence(), nullptr);
+  EXPECT_EQ(verdict.first_divergence()->op, "layer.0.attn.o_proj");
+  EXPECT_EQ(verdict.first_divergence()->rank, 1);
+}
+
+TEST(EngineRanks, AWrongMapOfRanks_IsFound) {
+  const auto verdict = verdict_with(FaultyRanks::Fault::kWrongRank, {.ep = 4, .dp = 4});
+  ASSERT_NE(verdict.first_divergence(), nullptr);
+  EXPECT_NE(verdict.first_divergence()->op.find("layer.1.moe.expert."), std::string::npos)
+      << verdict.first_divergence()->op;
+}
+
+// What a scheduler on each rank generates, as the first rank of each data-parallel group tells it.
+std::vector<std::vector<int32_t>> generate(const ParallelLayout& layout, int64_t num_drafts, bool use_graphs) {
+  const std::vector<std::vector<int32_t>> prompts{{3, 1, 4, 15}, {92, 65}, {35, 89, 79, 32, 38, 46, 26}};
+  const gpu::SchedulerOptions scheduling{.chunk_len = 5, .num_drafts = num_drafts};
+  std::vector<std::vector<int32_t>> tokens(prompts.size());
+  std::mutex mutex;
+  gpu::comm::run_thread_ranks(static_cast<int>(layout.num_ranks()), {}, [&](gpu::comm::Communicator& world) {
+    gpu::Engine engine(*par().checkpoint.weights,
+                       gpu::make_emulated_backend({}),
+                       {.limits = gpu::Scheduler::limits_of(scheduling, 2, 16),
+                        .num_pages = 2,
+                        .layout = layout,
+                        .world = &world,
+                        .use_graphs = use_graphs});
+    const auto at = model::parallel_plan(engine.config(), layout).place(world.rank());
+    std::vector<gpu::Request> own;
+    std::vector<size_t> numbers;
+    for (auto r = static_cast<size_t>(at.dp_rank); r < prompts.size(); r += static_cast<size_t>(layout.dp)) {
+      own.push_back({.prompt = prompts[r], .max_new_tokens = 2 + static_cast<int64_t>(r)});
+      numbers.push_back(r);
+    }
+    gpu::Scheduler scheduler(engine, scheduling);
+    scheduler.run(own, [&](size_t request, const gpu::NewToken& token) {
+      if (at.stage == 0 && at.tp_rank == 0) {
+        const std::lock_guard lock(mutex);
+        tokens[numbers[request]].push_back(token.id);
+      }
+      return true;
+    });
+  });
+  return tokens;
+}
+
+TEST(EngineRanks, GenerateTheTokensOfOneRank_WithDraftsGraphsAndRanksWithoutWork) {
+  const auto expected = generate({}, 0, false);
+  EXPECT_EQ(generate({.ep = 4, .dp = 4}, 2, true), expected);
+  EXPECT_EQ(generate({.tp = 2, .ep = 4, .pp = 2, .dp = 2}, 1, false), expected);
+}
+
+}  // namespace
+}  // namespace tools

@@ -1,0 +1,115 @@
+"""dsv3-infer and dsv3-verify on several ranks: threads of one process and processes of mpirun give what one rank gives, layouts that do
+not fit are refused in one line, and a rank that is killed ends the job."""
+
+import os
+import pathlib
+import signal
+import subprocess
+import tempfile
+import time
+import unittest
+
+BIN = pathlib.Path(os.environ["DSV3_BIN_DIR"])
+INFER = [str(BIN / "dsv3-infer"), "--checkpoint", "synthetic:par", "--device", "emulated", "--prompt-ids", "3,1,4,15"]
+MPI_ENVIRONMENT = dict(
+    os.environ,
+    OMPI_ALLOW_RUN_AS_ROOT="1",
+    OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
+    OMPI_MCA_rmaps_base_oversubscribe="1",
+)
+
+
+def run(command, **options):
+    return subprocess.run(command, capture_output=True, text=True, timeout=100, check=False, **options)
+
+
+class Ranks(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.ids = run([*INFER, "--max-new-tokens", "4"]).stdout
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.golden = str(pathlib.Path(cls.folder.name) / "par.golden")
+        recorded = run(
+            [str(BIN / "dsv3-golden"), "record", "--checkpoint", "synthetic:par", "--prompt-ids", "3,1,4", "--out", cls.golden]
+        )
+        assert recorded.returncode == 0, recorded.stderr
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+    def test_threads_give_the_ids_of_one_rank(self):
+        result = run([*INFER, "--max-new-tokens", "4", "--tp", "2", "--ep", "4", "--mtp", "1"])
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(result.stdout, self.ids)
+        for rank in range(4):  # each says what it holds
+            self.assertIn(f"rank {rank} (dp {rank // 2}, tp {rank % 2}): device memory: weights", result.stderr)
+
+    def test_processes_give_the_ids_of_one_rank(self):
+        layout = ["--comm", "mpi", "--tp", "2", "--ep", "4"]
+        result = run(["mpirun", "-np", "4", *INFER, "--max-new-tokens", "4", *layout], env=MPI_ENVIRONMENT)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(result.stdout, self.ids)
+
+    def test_verify_passes_on_ranks(self):
+        verify = [str(BIN / "dsv3-verify"), "--golden", self.golden, "--device", "emulated"]
+        result = run([*verify, "--ranks", "8", "--dp", "8", "--ep", "8"])
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+        self.assertIn("PASS", result.stdout)
+
+    def test_layouts_that_do_not_fit_are_refused_in_one_line(self):
+        for options, words in (
+            (["--tp", "3"], "does not divide"),
+            (["--tp", "2", "--ranks", "5"], "5 ranks, but tp 2 * dp 2 * pp 1 are 4"),
+            (["--tp", "2", "--ep", "1"], "expected ep 2 or more"),
+            (["--pp", "4"], "exceeds the 3 layers"),
+            (["--dp", "2", "--trace", "ops.csv"], "--trace goes with one rank"),
+            (["--dp", "2", "cpu"], "the reference is one rank"),
+        ):
+            with self.subTest(options=options):
+                command = [*INFER, "--max-new-tokens", "1", *options]
+                if command[-1] == "cpu":
+                    command[command.index("emulated")] = command.pop()
+                result = run(command)
+                self.assertEqual(result.returncode, 2, result.stderr)
+                self.assertEqual(len(result.stderr.splitlines()), 1, result.stderr)
+                self.assertIn(words, result.stderr)
+                self.assertEqual(result.stdout, "")
+
+    def test_a_rank_that_is_killed_ends_the_job(self):
+        command = ["mpirun", "-np", "4", *INFER, "--max-new-tokens", "200", "--comm", "mpi", "--dp", "4"]
+        with subprocess.Popen(
+            command, env=MPI_ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+        ) as job:
+            try:
+                ranks = self.ranks_of(job.pid, 4)
+                os.kill(ranks[2], signal.SIGKILL)
+                _, errors = job.communicate(timeout=60)
+            finally:
+                job.kill()
+        self.assertNotEqual(job.returncode, 0)
+        self.assertTrue("signal 9" in errors or "rank" in errors, errors)
+        for rank in ranks:
+            self.assertFalse(self.is_running(rank), f"process {rank} is left")
+
+    def ranks_of(self, launcher, count):
+        """Processes that the launcher started, once they all run the program and hold their weights."""
+        for _ in range(300):
+            time.sleep(0.1)
+            children = subprocess.run(["pgrep", "-P", str(launcher)], capture_output=True, text=True, check=False).stdout
+            ranks = [int(pid) for pid in children.split()]
+            if len(ranks) == count:
+                time.sleep(1)
+                return ranks
+        self.fail("mpirun did not start its processes")
+
+    @staticmethod
+    def is_running(pid):
+        try:
+            return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+        except FileNotFoundError:
+            return False
+
+
+if __name__ == "__main__":
+    unittest.main()

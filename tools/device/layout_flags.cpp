@@ -1,0 +1,79 @@
+#include "tools/device/layout_flags.hpp"
+
+#include <fmt/ranges.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+
+#include "gpu/engine/shard.hpp"
+#include "model/check.hpp"
+
+namespace tools {
+namespace {
+
+constexpr int64_t kMaxDegree = 1 << 16;
+
+}  // namespace
+
+void add_layout_options(CLI::App& app, LayoutFlags& flags) {
+  const CLI::Range degree(int64_t{1}, kMaxDegree);
+  app.add_option("--tp", flags.tp, "emulated, cuda: ranks that share the heads, dense layers and vocabulary")
+      ->check(degree)
+      ->capture_default_str();
+  app.add_option("--dp", flags.dp, "emulated, cuda: groups of such ranks, each with requests of its own")
+      ->check(degree);
+  app.add_option("--ep", flags.ep, "emulated, cuda: ranks that share the routed experts (default: tp * dp)")
+      ->check(degree);
+  app.add_option("--pp", flags.pp, "emulated, cuda: stages of consecutive layers")
+      ->check(degree)
+      ->capture_default_str();
+  app.add_option("--ranks", flags.ranks, "emulated, cuda: all ranks, tp * dp * pp")->check(degree);
+}
+
+model::ParallelLayout layout_of(const LayoutFlags& flags,
+                                const model::ModelConfig& config,
+                                std::optional<int64_t> num_ranks) {
+  const auto ranks = num_ranks ? num_ranks : flags.ranks;
+  if (num_ranks && flags.ranks && *num_ranks != *flags.ranks) {
+    model::throw_input_error("--ranks {}: mpirun started {}", *flags.ranks, *num_ranks);
+  }
+  model::ParallelLayout layout{.tp = flags.tp, .pp = flags.pp};
+  if (flags.dp) {
+    layout.dp = *flags.dp;
+  } else if (ranks) {
+    layout.dp = std::max<int64_t>(1, *ranks / (flags.tp * flags.pp));
+  } else {
+    layout.dp = std::max<int64_t>(1, flags.ep.value_or(1) / flags.tp);
+  }
+  if (ranks && *ranks != layout.num_ranks()) {
+    model::throw_input_error(
+        "{} ranks, but tp {} * dp {} * pp {} are {}", *ranks, layout.tp, layout.dp, layout.pp, layout.num_ranks());
+  }
+  layout.ep = flags.ep.value_or(config.n_routed_experts > 0 ? layout.stage_len() : 1);
+  (void)gpu::shard_of(model::parallel_plan(config, layout), 0);
+  return layout;
+}
+
+void check_one_gpu(const std::string& device) {
+  if (device == "cuda") {
+    model::throw_input_error("--device cuda: the engine runs on one GPU; --device emulated runs several ranks");
+  }
+}
+
+std::string rank_text(const model::ParallelPlan& plan, int64_t rank) {
+  const model::RankPlace at = plan.place(rank);
+  std::string text = fmt::format("rank {}", rank);
+  std::vector<std::string> parts;
+  if (plan.layout.pp > 1) {
+    parts.push_back(fmt::format("stage {}", at.stage));
+  }
+  if (plan.layout.dp > 1) {
+    parts.push_back(fmt::format("dp {}", at.dp_rank));
+  }
+  if (plan.layout.tp > 1) {
+    parts.push_back(fmt::format("tp {}", at.tp_rank));
+  }
+  return parts.empty() ? text : fmt::format("{} ({})", text, fmt::join(parts, ", "));
+}
+
+}  // namespace tools

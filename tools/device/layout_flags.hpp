@@ -1,0 +1,38 @@
+// The options that cut a model over ranks, and the ranks themselves.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "model/parallel_plan.hpp"
+
+namespace CLI {
+class App;
+}  // namespace CLI
+
+namespace tools {
+
+struct LayoutFlags {
+  int64_t tp = 1;
+  int64_t pp = 1;
+  std::optional<int64_t> dp = {};     // default: what the ranks leave, or as many as ep asks for
+  std::optional<int64_t> ep = {};     // default: every rank of a stage
+  std::optional<int64_t> ranks = {};  // default: tp * dp * pp
+};
+
+void add_layout_options(CLI::App& app, LayoutFlags& flags);
+
+// num_ranks: of a world that is there already (mpirun). Throws InputError, naming the numbers, when they do not fit together or the model
+// cannot be cut, or the engine cannot run it, like that.
+model::ParallelLayout layout_of(const LayoutFlags& flags,
+                                const model::ModelConfig& config,
+                                std::optional<int64_t> num_ranks = {});
+
+// Throws InputError when a device other than the emulated one is to run several ranks.
+void check_one_gpu(const std::string& device);
+
+// The place of a rank in words: "rank 5 (dp 1, tp 1)".
+std::string rank_text(const model::ParallelPlan& plan, int64_t rank);
+
+}  // namespace tools

@@ -1,0 +1,211 @@
+#include "tools/infer/rank_run.hpp"
+
+#include <fmt/core.h>
+
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <string>
+
+#include "gpu/comm/mpi.hpp"
+#include "tools/device/open.hpp"
+
+namespace tools {
+namespace {
+
+using nlohmann::json;
+
+// What the first rank of a data-parallel group has to tell.
+json report_of(const DeviceResult& result,
+               const std::vector<size_t>& numbers,
+               const std::vector<std::vector<gpu::NewToken>>& tokens) {
+  json requests = json::array();
+  for (size_t r = 0; r < numbers.size(); ++r) {
+    json ids = json::array();
+    json drafts = json::array();
+    for (const gpu::NewToken& token : tokens[r]) {
+      ids.push_back(token.id);
+      drafts.push_back(token.draft ? json(*token.draft) : json(nullptr));
+    }
+    requests.push_back({{"request", numbers[r]},
+                        {"stopped", result.reasons[r] == reference::FinishReason::kStop},
+                        {"ids", std::move(ids)},
+                        {"drafts", std::move(drafts)}});
+  }
+  const reference::GenerationStats& stats = result.stats;
+  return {{"requests", std::move(requests)},
+          {"prompt_tokens", stats.num_prompt_tokens},
+          {"new_tokens", stats.num_new_tokens},
+          {"drafted", stats.num_drafted},
+          {"accepted", stats.num_accepted}};
+}
+
+void add(DeviceResult& total, const json& report, const reference::Generator::OnToken& on_token) {
+  reference::GenerationStats& stats = total.stats;
+  stats.num_prompt_tokens += report["prompt_tokens"].get<int64_t>();
+  stats.num_new_tokens += report["new_tokens"].get<int64_t>();
+  const auto add_counts = [](std::vector<int64_t>& counts, const json& others) {
+    counts.resize(others.size());
+    for (size_t i = 0; i < others.size(); ++i) {
+      counts[i] += others[i].get<int64_t>();
+    }
+  };
+  add_counts(stats.num_drafted, report["drafted"]);
+  add_counts(stats.num_accepted, report["accepted"]);
+  for (const json& request : report["requests"]) {
+    const auto number = request["request"].get<size_t>();
+    total.reasons[number] =
+        request["stopped"].get<bool>() ? reference::FinishReason::kStop : reference::FinishReason::kLength;
+    for (size_t i = 0; i < request["ids"].size(); ++i) {
+      const json& draft = request["drafts"][i];
+      on_token(number,
+               {.id = request["ids"][i].get<int32_t>(),
+                .draft = draft.is_null() ? std::nullopt : std::optional(draft.get<int32_t>())});
+    }
+  }
+}
+
+// The texts of all ranks, at the first; empty elsewhere.
+std::vector<std::string> gather_at_first(gpu::comm::Communicator& world, const std::string& text) {
+  using gpu::comm::Element;
+  const auto num_ranks = static_cast<size_t>(world.size());
+  const auto len = static_cast<int32_t>(text.size());
+  std::vector<int32_t> lens(num_ranks);
+  world.all_gather(&len, lens.data(), 1, Element::kI32);
+  std::vector<int64_t> num_sent(num_ranks);
+  std::vector<int64_t> num_received(num_ranks);
+  num_sent[0] = len;
+  if (world.rank() == 0) {
+    num_received.assign(lens.begin(), lens.end());
+  }
+  std::string all(static_cast<size_t>(std::accumulate(num_received.begin(), num_received.end(), int64_t{0})), '\0');
+  world.all_to_all(text.data(), num_sent, all.data(), num_received, Element::kByte);
+  std::vector<std::string> texts;
+  size_t begin = 0;
+  for (const int64_t count : num_received) {
+    texts.push_back(all.substr(begin, static_cast<size_t>(count)));
+    begin += static_cast<size_t>(count);
+  }
+  return texts;
+}
+
+class RankRun {
+ public:
+  RankRun(const InferFlags& flags,
+          const model::ParallelLayout& layout,
+          const model::WeightSource& weights,
+          const std::vector<reference::Request>& requests)
+      : flags_(flags), plan_(model::parallel_plan(weights.config(), layout)), weights_(weights), requests_(requests) {}
+
+  // Returns the result of all ranks on the first one.
+  std::optional<DeviceResult> run(gpu::comm::Communicator& world,
+                                  const std::function<reference::Generator::OnToken()>& listen,
+                                  const reference::Generator::OnToken& on_token) {
+    const model::RankPlace at = plan_.place(world.rank());
+    const bool streams = world.rank() == 0 && plan_.layout.dp == 1;
+    const auto follow = streams ? on_token : listen();
+    std::vector<reference::Request> own;
+    std::vector<size_t> numbers;  // of each among all
+    for (auto r = static_cast<size_t>(at.dp_rank); r < requests_.size(); r += static_cast<size_t>(plan_.layout.dp)) {
+      own.push_back(requests_[r]);
+      numbers.push_back(r);
+    }
+    std::vector<std::vector<gpu::NewToken>> tokens(own.size());
+    const DeviceResult result = generate(world, own, [&](size_t request, const gpu::NewToken& token) {
+      tokens[request].push_back(token);
+      return follow(numbers[request], {.id = token.id, .draft = token.draft});
+    });
+    if (plan_.layout.dp == 1) {
+      return world.rank() == 0 ? std::optional(result) : std::nullopt;
+    }
+    const bool reports = at.stage == 0 && at.tp_rank == 0;
+    const auto texts = gather_at_first(world, reports ? report_of(result, numbers, tokens).dump() : std::string());
+    if (world.rank() != 0) {
+      return std::nullopt;
+    }
+    DeviceResult total{.reasons = std::vector<reference::FinishReason>(requests_.size()),
+                       .stats = {.prefill_s = result.stats.prefill_s, .decode_s = result.stats.decode_s}};
+    for (const std::string& text : texts) {
+      if (!text.empty()) {
+        add(total, json::parse(text), on_token);
+      }
+    }
+    return total;
+  }
+
+ private:
+  DeviceResult generate(gpu::comm::Communicator& world,
+                        const std::vector<reference::Request>& own,
+                        const gpu::Scheduler::OnToken& on_token) {
+    const gpu::SchedulerOptions scheduling{.chunk_len = flags_.chunk_len, .num_drafts = flags_.num_drafts};
+    auto options = engine_options(flags_, requests_, scheduling);
+    options.layout = plan_.layout;
+    options.world = &world;
+    options.on_plan = [&](const std::string& text) {
+      const std::lock_guard lock(mutex_);
+      fmt::print(stderr, "{}: device memory: {}\n", rank_text(plan_, world.rank()), text);
+    };
+    if (world.rank() > 0) {
+      options.on_progress = {};
+    }
+    gpu::Engine engine(weights_, open_device({.device = flags_.device}, 1), options);
+    clear_progress();
+    gpu::Scheduler scheduler(engine, scheduling);
+    const auto reasons = scheduler.run(device_requests(own), on_token);
+    return result_of(scheduler.stats(), reasons);
+  }
+
+  const InferFlags& flags_;
+  model::ParallelPlan plan_;
+  const model::WeightSource& weights_;
+  const std::vector<reference::Request>& requests_;
+  std::mutex mutex_;  // of stderr
+};
+
+}  // namespace
+
+bool has_ranks(const InferFlags& flags, const model::ModelConfig& config) {
+  if (flags.comm == "threads" && layout_of(flags.layout, config).num_ranks() == 1) {
+    return false;
+  }
+  check_one_gpu(flags.device);
+  for (const auto& [option, is_given] : {std::pair{"--trace", !flags.trace_file.empty()},
+                                         {"--trace-routing", !flags.routing_file.empty()},
+                                         {"--logprobs", flags.num_logprobs > 0}}) {
+    if (is_given) {
+      model::throw_input_error("{} goes with one rank (--tp, --dp and --pp 1)", option);
+    }
+  }
+  return true;
+}
+
+std::optional<DeviceResult> run_on_ranks(const InferFlags& flags,
+                                         const model::WeightSource& weights,
+                                         const std::vector<reference::Request>& requests,
+                                         const std::function<reference::Generator::OnToken()>& listen,
+                                         const reference::Generator::OnToken& on_token) {
+  std::optional<DeviceResult> result;
+  const auto say = [](int rank, const std::string& what) { fmt::print(stderr, "rank {}: {}\n", rank, what); };
+  const auto run_rank = [&](RankRun& run, gpu::comm::Communicator& world) {
+    if (auto of_rank = run.run(world, listen, on_token)) {
+      result = std::move(of_rank);
+    }
+  };
+  if (flags.comm == "mpi") {
+    gpu::comm::run_mpi_rank(
+        {},
+        [&](gpu::comm::Communicator& world) {
+          RankRun run(flags, layout_of(flags.layout, weights.config(), world.size()), weights, requests);
+          run_rank(run, world);
+        },
+        say);
+    return result;
+  }
+  const model::ParallelLayout layout = layout_of(flags.layout, weights.config());
+  RankRun run(flags, layout, weights, requests);
+  gpu::comm::run_thread_ranks(
+      static_cast<int>(layout.num_ranks()), {}, [&](gpu::comm::Communicator& world) { run_rank(run, world); }, say);
+  return result;
+}
+
+}  // namespace tools
