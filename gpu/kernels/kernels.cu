@@ -24,7 +24,6 @@
 
 namespace gpu::DSV3_BACKEND {
 
-const Launchers kLaunchers;
 const Launchers kLaunchers{.add_parts = add_parts,
                            .align = align,
                            .all_reduce_norm = all_reduce_norm,

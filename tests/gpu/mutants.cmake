@@ -4,7 +4,7 @@
 set(test gpu.kernel_mutants_test)
 dsv3_kernel_mutant(${test} ID k-none-rms-norm KERNEL rms_norm BREAKS "nothing" CASES nano)
 dsv3_kernel_mutant(${test} ID k-embed-next KERNEL embed
-  FIND [=[static_cast<int64_t>(id) * arguments.hidden]=] REPLACE [=[static_cast<int64_t>(id > 0 ? id - 1 : id) * arguments.hidden]=]
+  FIND [=[static_cast<int64_t>(row_id) * arguments.hidden]=] REPLACE [=[static_cast<int64_t>(row_id > 0 ? row_id - 1 : row_id) * arguments.hidden]=]
   BREAKS "the embedding of a neighbouring token" OP p5/embed CASES nano)
 dsv3_kernel_mutant(${test} ID k-rotate-sign KERNEL rotate_query HEADER rotate.cuh
   FIND [=[-multiply(x1, sine)]=] REPLACE [=[multiply(x1, sine)]=]
@@ -63,7 +63,7 @@ dsv3_kernel_mutant(${test} ID k-align-row KERNEL align
   FIND [=[static_cast<int32_t>(slot / arguments.k);]=] REPLACE [=[static_cast<int32_t>(slot % arguments.num_tokens);]=]
   BREAKS "experts fed with other tokens than chose them" OP p5/layer.1.moe.expert.*.gate CASES nano)
 dsv3_kernel_mutant(${test} ID k-combine-shared KERNEL combine
-  FIND [=[arguments.shared + token * arguments.hidden + column]=] REPLACE [=[arguments.shared + column]=]
+  FIND [=[arguments.shared + first : nullptr]=] REPLACE [=[arguments.shared : nullptr]=]
   BREAKS "the first token's shared expert for all" OP p5/layer.1.ffn CASES nano)
 dsv3_kernel_mutant(${test} ID k-fp8-linear-scale KERNEL fp8_linear
   FIND [=[weight_scale[block]);]=] REPLACE [=[weight_scale[0]);]=]

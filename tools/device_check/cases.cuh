@@ -16,6 +16,7 @@
 #include "gpu/kernels/router.cuh"
 #include "gpu/kernels/swiglu.cuh"
 #include "tools/device_check/case_result.hpp"
+#include "tools/device_check/probes.cuh"
 
 namespace gpu::DSV3_BACKEND {
 
@@ -25,6 +26,8 @@ class DeviceCases {
   explicit DeviceCases(Machine& machine) : machine_(machine) {}
 
   std::vector<tools::CaseResult> run() {
+    probe_case(false);
+    probe_case(true);
     fp8_linear_case();
     fp8_linear_sm90_case();
     bf16_linear_case();
@@ -77,6 +80,43 @@ class DeviceCases {
       values.push_back(1e-3f + static_cast<float>(random_() >> 8) * 0x1p-34f);
     }
     return given(values);
+  }
+
+  // A word of operands for the tensor core: two BF16 numbers between 2^-12 and 2^12, or four E4M3 numbers.
+  uint32_t operand_word(bool in_e4m3) {
+    const uint32_t bits = random_();
+    uint32_t word = 0;
+    if (in_e4m3) {
+      for (int i = 0; i < 32; i += 8) {
+        word |= ((bits >> i & 0x80U) | (bits >> i & 0x7FU) % 0x7FU) << i;
+      }
+      return word;
+    }
+    for (int i = 0; i < 32; i += 16) {
+      const uint32_t exponent = 127 - 12 + (bits >> i & 0xFFU) % 25;
+      word |= ((bits >> i & 0x8000U) | exponent << 7 | (bits >> i & 0x7F00U) >> 8) << i;
+    }
+    return word;
+  }
+  void probe_case(bool in_e4m3) {
+    constexpr int64_t kProbes = 256;
+    std::vector<FragmentA> a(kProbes * kLanes);
+    std::vector<FragmentB> b(a.size());
+    std::vector<FragmentC> c(a.size());
+    for (size_t i = 0; i < a.size(); ++i) {
+      for (uint32_t& word : a[i].at) {
+        word = operand_word(in_e4m3);
+      }
+      for (uint32_t& word : b[i].at) {
+        word = operand_word(in_e4m3);
+      }
+      for (float& sum : c[i].at) {
+        sum = static_cast<float>(static_cast<int32_t>(random_())) * 0x1p-8f;
+      }
+    }
+    auto* const d = room<FragmentC>(kProbes * kLanes);
+    probe(machine_.stream(), kProbes, {.a = given(a), .b = given(b), .c = given(c), .d = d, .in_e4m3 = in_e4m3});
+    keep(in_e4m3 ? "mma_e4m3" : "mma_bf16", true, reinterpret_cast<const float*>(d), 4 * kProbes * kLanes);
   }
 
   void fp8_linear_case() {
