@@ -36,7 +36,24 @@ inline Vec multiply_add_fused(Vec sum, Vec a, Vec b) {
 inline Joined join(const Vec (&lanes)[2]) {
   return _mm256_add_ps(lanes[0], lanes[1]);
 }
-#include "reference/simd/avx_tree.hpp"
+
+// rows[r] holds eight lanes, (i, i+8) done. (i, i+4), (i, i+2), (i, i+1) by moving the lanes of several rows beside each other.
+inline void finish(const __m256* rows, float* sums) {
+  __m256 quads[4];  // {row r, row r + 4}, four lanes each
+  for (int r = 0; r < 4; ++r) {
+    quads[r] = _mm256_add_ps(_mm256_permute2f128_ps(rows[r], rows[r + 4], 0x20),
+                             _mm256_permute2f128_ps(rows[r], rows[r + 4], 0x31));
+  }
+  __m256 pairs[2];
+  for (int r = 0; r < 2; ++r) {
+    const __m256d even = _mm256_castps_pd(quads[2 * r]);
+    const __m256d odd = _mm256_castps_pd(quads[2 * r + 1]);
+    pairs[r] =
+        _mm256_add_ps(_mm256_castpd_ps(_mm256_unpacklo_pd(even, odd)), _mm256_castpd_ps(_mm256_unpackhi_pd(even, odd)));
+  }
+  _mm256_storeu_ps(
+      sums, _mm256_add_ps(_mm256_shuffle_ps(pairs[0], pairs[1], 0x88), _mm256_shuffle_ps(pairs[0], pairs[1], 0xDD)));
+}
 
 // E4M3 as binary16: exponent and fraction move to their places, in numbers whose exponent is then 8 too small; subnormal codes
 // come out right too.

@@ -8,7 +8,7 @@ namespace reference::simd {
 namespace {
 
 using Vec = __m512;
-using Joined = __m256;
+using Joined = __m512;
 
 constexpr int kVecLen = 16;
 constexpr int kNumBytes = 32;  // of codes that are decoded together
@@ -32,9 +32,27 @@ inline Vec multiply_add_fused(Vec sum, Vec a, Vec b) {
   return _mm512_fmadd_ps(a, b, sum);
 }
 inline Joined join(const Vec (&lanes)[1]) {
-  return _mm256_add_ps(_mm512_castps512_ps256(lanes[0]), _mm512_extractf32x8_ps(lanes[0], 1));
+  return lanes[0];
 }
-#include "reference/simd/avx_tree.hpp"
+
+// Sums of eight vectors of sixteen lanes: (i, i+8), (i, i+4), (i, i+2), (i, i+1), by moving the lanes of several rows beside each other.
+inline void finish(const Joined* rows, float* sums) {
+  const auto halves = [&](int r, int other) {  // {row r, row other}, eight lanes each
+    return _mm512_add_ps(_mm512_shuffle_f32x4(rows[r], rows[other], 0x44),
+                         _mm512_shuffle_f32x4(rows[r], rows[other], 0xEE));
+  };
+  const auto quads = [](Vec a, Vec b) {  // the four rows of a and b, four lanes each
+    return _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x88), _mm512_shuffle_f32x4(a, b, 0xDD));
+  };
+  const __m512d even = _mm512_castps_pd(quads(halves(0, 2), halves(4, 6)));
+  const __m512d odd = _mm512_castps_pd(quads(halves(1, 3), halves(5, 7)));
+  const Vec pairs =  // in quarter q: two lanes of row 2q, two of row 2q + 1
+      _mm512_add_ps(_mm512_castpd_ps(_mm512_unpacklo_pd(even, odd)), _mm512_castpd_ps(_mm512_unpackhi_pd(even, odd)));
+  const Vec all = _mm512_add_ps(_mm512_shuffle_ps(pairs, pairs, 0x88), _mm512_shuffle_ps(pairs, pairs, 0xDD));
+  const __m512i lower = _mm512_setr_epi64(0, 2, 4, 6, 0, 2, 4, 6);  // of each quarter
+  _mm256_storeu_pd(reinterpret_cast<double*>(sums),
+                   _mm512_castpd512_pd256(_mm512_permutexvar_pd(lower, _mm512_castps_pd(all))));
+}
 
 // As in kernels_avx2.cpp.
 using Wide = uint16_t;
