@@ -287,6 +287,28 @@ TEST_P(Conformance, SendReceive_KeepsTheOrderOfAPairBothWays) {
   });
 }
 
+// Two ranks that send to each other at once, each in one queue while it receives in the other; the receives are first to begin.
+TEST_P(Conformance, SendReceive_PassEachOtherInTwoQueues) {
+  run_ranks(GetParam(), [](Communicator& group) {
+    if (group.rank() > 1 || group.size() < 2) {
+      return;
+    }
+    const int other = 1 - group.rank();
+    const int32_t mine = 100 + group.rank();
+    int32_t theirs = -1;
+    QueueThread sends;
+    QueueThread receives;
+    sends.queue()([] { std::this_thread::sleep_for(std::chrono::milliseconds(10)); });
+    group.set_queue(sends.queue());
+    group.send(&mine, 1, Element::kI32, other);
+    group.set_queue(receives.queue());
+    group.receive(&theirs, 1, Element::kI32, other);
+    sends.finish();
+    receives.finish();
+    EXPECT_EQ(theirs, 100 + other);
+  });
+}
+
 // One buffer over and over, nothing between the calls: whoever reads late would read the next call's values.
 TEST_P(Conformance, BackToBackCalls_ReuseTheirBuffers) {
   run_ranks(GetParam(), [](Communicator& group) {
