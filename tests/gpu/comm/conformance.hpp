@@ -315,7 +315,7 @@ TEST_P(Conformance, BackToBackCalls_ReuseTheirBuffers) {
     std::minstd_rand random(static_cast<unsigned>(group.rank() + 1));
     std::vector<int32_t> mine(257);
     std::vector<int32_t> all(mine.size() * static_cast<size_t>(group.size()));
-    for (int32_t round = 0; round < 60; ++round) {
+    for (int32_t round = 0; round < 25; ++round) {
       if (random() % 8 == 0) {
         std::this_thread::sleep_for(std::chrono::microseconds(random() % 300));
       }
@@ -429,7 +429,7 @@ TEST_P(Conformance, TwoQueues_DoNotHoldEachOtherUp) {
     QueueThread second_queue;
     group.set_queue(first_queue.queue());
     other->set_queue(second_queue.queue());
-    constexpr int kNumRounds = 30;
+    constexpr int kNumRounds = 15;
     std::vector<int32_t> sums(kNumRounds, group.rank());
     std::vector<int32_t> gathered(static_cast<size_t>(group.size()));
     const int32_t mine = 3 * group.rank();
@@ -561,7 +561,7 @@ TEST_P(Conformance, Soak_WithRandomDelays) {
     std::minstd_rand shared_random(7);  // the same on every rank: which call comes
     std::minstd_rand own_random(static_cast<unsigned>(100 + world.rank()));
     const auto half = world.split(world.rank() % 2, 0, "half");
-    for (int round = 0; round < 150; ++round) {
+    for (int round = 0; round < 60; ++round) {
       Communicator& group = shared_random() % 2 == 0 ? world : *half;
       const auto count = static_cast<int64_t>(shared_random() % 40);
       const unsigned choice = shared_random() % 4;
