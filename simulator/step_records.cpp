@@ -192,7 +192,12 @@ model::OpRecordFile step_records(const Deployment& deployment,
       .num_cached = std::max<int64_t>(1, std::llround(kv_len) - new_tokens),
       .num_new = new_tokens,
       .with_mtp = rank.mtp_depth > 0};
-  const model::ParallelPlan plan = plan_layout(deployment.config, rank.layout);
+  // With more ranks than experts every slot counts as an expert of its own, in the router's counts as well.
+  model::ModelConfig counted = deployment.config;
+  if (rank.layout.ep > counted.n_routed_experts) {
+    counted.n_routed_experts = rank.num_placed_experts(deployment.config) + rank.redundant_experts;
+  }
+  const model::ParallelPlan plan = plan_layout(counted, rank.layout);
   const Walk steps = walk(plan, shape);
   const StepModel step_model(deployment.config, deployment.hardware, fits, deployment.engine, rank, curves);
   const StepCost cost =
@@ -206,7 +211,7 @@ model::OpRecordFile step_records(const Deployment& deployment,
     exchange_us += is_exchange ? leaf.total_us() : 0;
     hidden_us -= leaf.part == StepPart::kHidden ? leaf.total_us() : 0;
   }
-  Records records(deployment, steps, walk_floors(steps, deployment.config, deployment.hardware), commit);
+  Records records(deployment, steps, walk_floors(steps, counted, deployment.hardware), commit);
   for (const StepLeaf& leaf : cost.leaves) {
     const bool is_exchange = leaf.part == StepPart::kDispatch || leaf.part == StepPart::kCombine;
     const double shown = is_exchange && exchange_us > 0 ? 1 - hidden_us / exchange_us : 1;

@@ -69,7 +69,12 @@ void print_validation(std::vector<simulator::Table> tables, const OutputFlags& o
     print_tables(std::move(tables), output);
     return;
   }
-  nlohmann::ordered_json document = simulator::table_json(tables.front());
+  auto document = nlohmann::ordered_json::object();
+  for (const simulator::Table& table : tables) {
+    if (table.is_record) {
+      document.update(simulator::table_json(table));
+    }
+  }
   for (const simulator::Table& table : tables) {
     document[table.name] = simulator::table_json(table);
   }

@@ -22,8 +22,7 @@ void add_output(CLI::App& app, OutputFlags& output);
 // between them. Throws InputError for a table that is not there.
 void print_tables(std::vector<simulator::Table> tables, const OutputFlags& output);
 
-// The same for what `validate` says. In JSON the fields of the first table, a record, also stand at the top: other programs read them
-// there.
+// The same for what `validate` says. In JSON the fields of the summary, a record, also stand at the top: other programs read them there.
 void print_validation(std::vector<simulator::Table> tables, const OutputFlags& output);
 
 struct LayoutFlags {

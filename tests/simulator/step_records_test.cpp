@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "simulator/deployment.hpp"
@@ -44,6 +45,19 @@ TEST_P(StepRecords, SimulatedRowsAddUpToTheStep) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Layouts, StepRecords, ::testing::Values("tp8", "tp8pp2", "dep16", "tep8"));
+
+// More ranks than experts: the V3 report's decode, one slot a GPU, the shared expert a routed one.
+TEST(StepRecordsOfManyRanks, AddUp) {
+  const Deployment asked = build_deployment({.preset = "h800-ep320-decode", .batch = 32});
+  const auto fits = choose_fits(built_in_calibrations(), asked.hardware);
+  MoeCurves curves;
+  const auto file = step_records(asked, fits, curves, "abc");
+  const StepModel step_model(asked.config, asked.hardware, fits, asked.engine, asked.decode.rank, curves);
+  // The records' context is a whole number of tokens.
+  const double kv_len = std::round(asked.workload.mean_kv_len());
+  const StepCost cost = step_model.decode({.sequences = 32, .kv_len = kv_len});
+  EXPECT_NEAR(sum_us(file, model::RecordSource::kSimulated), cost.total_us, 1e-9 * cost.total_us);
+}
 
 // All of the exchange hides behind the other half of this batch: its rows are there, and take nothing.
 TEST(StepRecordsOfOverlap, AddUpWithoutWhatIsHidden) {
