@@ -297,12 +297,11 @@ void BlockRunner::interrupt() {
 }
 
 void BlockRunner::misaligned(const void* address, int64_t num_bytes, const void* program_counter) {
-  fail(FaultKind::kMisaligned,
-       fmt::format("{}: access of {} bytes at address {}",
-                   source_line(reinterpret_cast<uintptr_t>(program_counter)),
-                   num_bytes,
-                   address),
-       kUnknownSite);
+  std::string what = fmt::format("{}: access of {} bytes at address {}",
+                                 source_line(reinterpret_cast<uintptr_t>(program_counter)),
+                                 num_bytes,
+                                 address);
+  fail(FaultKind::kMisaligned, std::move(what), kUnknownSite);
 }
 
 void BlockRunner::sync_threads(Site site) {
@@ -453,7 +452,7 @@ std::string BlockRunner::waiting_report() const {
   return report;
 }
 
-void BlockRunner::fail(FaultKind kind, const std::string& what, Site site) {
+void BlockRunner::fail(FaultKind kind, std::string what, Site site) {
   fault_ = std::make_unique<Fault>(kind,
                                    fmt::format("kernel {}, block ({}, {}, {}), thread {}: {}{}",
                                                launch_->name,
@@ -463,7 +462,8 @@ void BlockRunner::fail(FaultKind kind, const std::string& what, Site site) {
                                                running_,
                                                site == kUnknownSite ? "" : fmt::format("{}:{}: ", site.file, site.line),
                                                what));
-  change_thread();  // to run(): with a fault nothing else is chosen
+  what = std::string();  // this stack is never unwound
+  change_thread();       // to run(): with a fault nothing else is chosen
   std::abort();
 }
 

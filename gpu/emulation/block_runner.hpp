@@ -85,8 +85,9 @@ class BlockRunner {
   // Lets others run if anybody can: how a checked access interrupts a thread.
   void interrupt();
   void misaligned(const void* address, int64_t num_bytes, const void* program_counter);
-  // Ends the block; does not return. Where `site` is kUnknownSite, `what` says where if that can be known.
-  [[noreturn]] void fail(FaultKind kind, const std::string& what, Site site);
+  // Ends the block; does not return, so callers hold nothing then that has to be freed. Where `site` is kUnknownSite, `what` says where if
+  // that can be known.
+  [[noreturn]] void fail(FaultKind kind, std::string what, Site site);
 
   [[nodiscard]] std::byte* shared_memory() { return shared_memory_; }
   [[nodiscard]] int64_t shared_bytes() const { return launch_->shared_bytes; }

@@ -307,25 +307,24 @@ void RaceChecker::access(int thread, const void* address, int64_t num_bytes, Acc
   const bool is_device = memory != nullptr;
   if (is_device &&
       !(memory == &memory_ ? memory->holds(address, num_bytes) : memory->holds_for_peer(address, num_bytes))) {
-    runner_->fail(FaultKind::kOutOfBounds,
-                  fmt::format("{}: {} of {} bytes at {}",
-                              source_of(origin),
-                              is_write ? "write" : "read",
-                              num_bytes,
-                              memory->describe(address)),
-                  kUnknownSite);
+    std::string what = fmt::format("{}: {} of {} bytes at {}",
+                                   source_of(origin),
+                                   is_write ? "write" : "read",
+                                   num_bytes,
+                                   memory->describe(address));
+    runner_->fail(FaultKind::kOutOfBounds, std::move(what), kUnknownSite);
   }
   if (!is_device) {
     const int64_t offset = static_cast<const std::byte*>(address) - runner_->shared_memory();
     if (offset + num_bytes > runner_->shared_bytes()) {
-      runner_->fail(FaultKind::kSharedOverrun,
-                    fmt::format("{}: {} of {} bytes at byte {} of shared memory, but the launch asked for {} bytes",
-                                source_of(origin),
-                                is_write ? "write" : "read",
-                                num_bytes,
-                                offset,
-                                runner_->shared_bytes()),
-                    kUnknownSite);
+      std::string what =
+          fmt::format("{}: {} of {} bytes at byte {} of shared memory, but the launch asked for {} bytes",
+                      source_of(origin),
+                      is_write ? "write" : "read",
+                      num_bytes,
+                      offset,
+                      runner_->shared_bytes());
+      runner_->fail(FaultKind::kSharedOverrun, std::move(what), kUnknownSite);
     }
   }
   const ShadowAccess now{.run = run_,

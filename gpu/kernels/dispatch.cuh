@@ -224,6 +224,7 @@ GPU_KERNEL receive_kernel(ReceiveArguments arguments) {
     return;
   }
   const int num_blocks = (group.hidden + kScaleBlockLen - 1) / kScaleBlockLen;
+  const int64_t num_rows = group.num_ranks * group.max_tokens;
   const int64_t first = static_cast<int64_t>(block_idx().x) * kReceiveTokens;
   for (int64_t token = first; token < first + kReceiveTokens && token < group.max_tokens; ++token) {
     const int64_t row = from * group.max_tokens + token;
@@ -232,8 +233,7 @@ GPU_KERNEL receive_kernel(ReceiveArguments arguments) {
       is_here = is_here || arguments.own.slots[row * group.k + choice] >= 0;
     }
     for (int block = thread; is_here && block < num_blocks; block += kDispatchThreads) {
-      arguments.scales[block * group.num_ranks * group.max_tokens + row] =
-          arguments.own.scales[row * num_blocks + block];
+      arguments.scales[block * num_rows + row] = arguments.own.scales[row * num_blocks + block];
     }
   }
 }

@@ -31,8 +31,10 @@ struct ExpertPlacement {
 
   [[nodiscard]] int num_experts() const { return static_cast<int>(first_copy.size()) - 1; }
   [[nodiscard]] int32_t place(int32_t expert, int64_t token, int rank) const {
-    const int32_t* const first = &first_copy[static_cast<size_t>(expert)];
-    return place_of_copy[static_cast<size_t>(first[0] + chosen_copy(first[1] - first[0], token, rank))];
+    const int32_t begin = first_copy[static_cast<size_t>(expert)];
+    const int32_t end = first_copy[static_cast<size_t>(expert) + 1];
+    const int32_t copy = begin + chosen_copy(end - begin, token, rank);
+    return place_of_copy[static_cast<size_t>(copy)];
   }
 };
 

@@ -41,6 +41,7 @@ TEST_P(DecodeKernel, Embed_CopiesRows_AndMarksUnknownTokens) {
          .out = out.data(),
          .num_tokens = 5,
          .vocab = 5,
+         .num_table_rows = 5,
          .hidden = kHidden});
   const auto got = out.download();
   for (size_t t = 0; t < tokens.size(); ++t) {
@@ -51,6 +52,31 @@ TEST_P(DecodeKernel, Embed_CopiesRows_AndMarksUnknownTokens) {
         ASSERT_TRUE(std::isnan(number(got[t * kHidden + i])));
       }
     }
+  }
+}
+
+// A rank has rows 2 to 4 of five: another rank's token is a row of zeros, so that the sum over ranks is the row.
+TEST_P(DecodeKernel, Embed_OfPartOfATable_IsZeroWhereAnotherRankHasTheRow) {
+  constexpr int kHidden = 8;
+  const auto table = random_bf16(int64_t{3} * kHidden, 1, 1);
+  const Buffer<bf16> table_buffer(device, stream, table, "table");
+  const Buffer<int32_t> tokens(device, stream, std::vector<int32_t>{2, 4, 1, 5}, "tokens");
+  const Buffer<bf16> out(device, stream, 4 * kHidden, "out");
+  embed(stream,
+        {.tokens = tokens.data(),
+         .table = table_buffer.data(),
+         .out = out.data(),
+         .num_tokens = 4,
+         .vocab = 5,
+         .first_id = 2,
+         .num_table_rows = 3,
+         .hidden = kHidden});
+  const auto got = out.download();
+  for (size_t i = 0; i < kHidden; ++i) {
+    EXPECT_EQ(got[i].bits, table[i].bits);
+    EXPECT_EQ(got[kHidden + i].bits, table[2 * kHidden + i].bits);
+    EXPECT_EQ(got[2 * kHidden + i].bits, 0);
+    EXPECT_TRUE(std::isnan(number(got[3 * kHidden + i])));
   }
 }
 

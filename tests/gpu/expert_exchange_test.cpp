@@ -567,48 +567,48 @@ const Case kFaulty{"faulty", 4, 10, 4, 4, {4, 0, 1, 3}, Routing::kRandom, true, 
 
 class FaultyExchange : public testing::TestWithParam<emulation::Order> {
  protected:
-  Setting setting_ = right_setting(kFaulty);
+  Setting setting = right_setting(kFaulty);
 };
 
 TEST_P(FaultyExchange, RankThatSkipsTheStepsInWhichItIsEmpty_IsADeadlock) {
-  setting_.absent_rank = 1;
-  setting_.peer_timeout_s = 0.3;
+  setting.absent_rank = 1;
+  setting.peer_timeout_s = 0.3;
   try {
-    run(kFaulty, GetParam(), setting_);
+    run(kFaulty, GetParam(), setting);
     FAIL() << "not found";
   } catch (const emulation::Fault& fault) {
     EXPECT_EQ(static_cast<int>(fault.kind), static_cast<int>(emulation::FaultKind::kDeadlock)) << fault.what();
   }
 }
 TEST_P(FaultyExchange, WrongMapOfRanks_IsCaught) {
-  ExpertPlacement& placement = setting_.believed[2];
+  ExpertPlacement& placement = setting.believed[2];
   for (int32_t& place : placement.place_of_copy) {
     place = (place + placement.slots_per_rank) % (placement.num_ranks * placement.slots_per_rank);
   }
-  EXPECT_TRUE(is_caught(kFaulty, setting_, GetParam()));
+  EXPECT_TRUE(is_caught(kFaulty, setting, GetParam()));
 }
 TEST_P(FaultyExchange, PlacementOfBeforeAMove_IsCaught) {
   // Two experts have changed places; rank 0 has not heard of it.
-  for (ExpertPlacement& placement : setting_.believed) {
+  for (ExpertPlacement& placement : setting.believed) {
     std::swap(placement.place_of_copy.front(), placement.place_of_copy.back());
   }
   const auto before = placement_of(kFaulty);
   const auto held = [&](int32_t place) -> float& {
-    return setting_.factors[static_cast<size_t>(place / before.slots_per_rank)]
-                           [static_cast<size_t>(place % before.slots_per_rank)];
+    return setting.factors[static_cast<size_t>(place / before.slots_per_rank)]
+                          [static_cast<size_t>(place % before.slots_per_rank)];
   };
   std::swap(held(before.place_of_copy.front()), held(before.place_of_copy.back()));
-  EXPECT_FALSE(is_caught(kFaulty, setting_, GetParam())) << "the move itself is right";
-  setting_.believed[0] = before;
-  EXPECT_TRUE(is_caught(kFaulty, setting_, GetParam()));
+  EXPECT_FALSE(is_caught(kFaulty, setting, GetParam())) << "the move itself is right";
+  setting.believed[0] = before;
+  EXPECT_TRUE(is_caught(kFaulty, setting, GetParam()));
 }
 TEST_P(FaultyExchange, CopyOfAnExpertInAnothersSlot_IsCaught) {
-  setting_.factors[1][0] = setting_.factors[0][0];
-  EXPECT_TRUE(is_caught(kFaulty, setting_, GetParam()));
+  setting.factors[1][0] = setting.factors[0][0];
+  EXPECT_TRUE(is_caught(kFaulty, setting, GetParam()));
 }
 TEST_P(FaultyExchange, CombineThatLooksForAnotherCopy_IsCaught) {
-  setting_.launchers.combine = combine_other_copy::pull_combine;
-  EXPECT_TRUE(is_caught(kFaulty, setting_, GetParam()));
+  setting.launchers.combine = combine_other_copy::pull_combine;
+  EXPECT_TRUE(is_caught(kFaulty, setting, GetParam()));
 }
 #if DSV3_CHECKED
 void expect_race(const Setting& setting, const emulation::Order& order, const Case& c = kFaulty) {
@@ -620,22 +620,22 @@ void expect_race(const Setting& setting, const emulation::Order& order, const Ca
   }
 }
 TEST_P(FaultyExchange, ReceiveThatDoesNotWait_IsARace) {
-  setting_.launchers.receive = dispatch_no_wait::receive;
-  expect_race(setting_, GetParam());
+  setting.launchers.receive = dispatch_no_wait::receive;
+  expect_race(setting, GetParam());
 }
 TEST_P(FaultyExchange, FlagThatDoesNotFollowTheOtherBlocksRows_IsARace) {
-  setting_.launchers.dispatch = dispatch_no_fence::dispatch;
-  expect_race(setting_, GetParam());
+  setting.launchers.dispatch = dispatch_no_fence::dispatch;
+  expect_race(setting, GetParam());
 }
 TEST_P(FaultyExchange, ForwardThatDoesNotWait_IsARace) {
   Case by_nodes = kFaulty;
   by_nodes.ranks_per_node = 2;
-  setting_.launchers.dispatch_by_nodes = forward_no_wait::dispatch_by_nodes;
-  expect_race(setting_, GetParam(), by_nodes);
+  setting.launchers.dispatch_by_nodes = forward_no_wait::dispatch_by_nodes;
+  expect_race(setting, GetParam(), by_nodes);
 }
 TEST_P(FaultyExchange, CombineThatDoesNotWait_IsARace) {
-  setting_.launchers.combine = combine_no_wait::pull_combine;
-  expect_race(setting_, GetParam());
+  setting.launchers.combine = combine_no_wait::pull_combine;
+  expect_race(setting, GetParam());
 }
 #endif
 

@@ -22,6 +22,7 @@ TEST(Traffic, Embed_MovesItsRowsOnce) {
          .out = out.data(),
          .num_tokens = 3,
          .vocab = 5,
+         .num_table_rows = 5,
          .hidden = kHidden});
   device.synchronize(stream);
   const auto& counted = device.counters().at("embed");

@@ -172,7 +172,8 @@ TEST(Ranks, LayoutsAreParsedOrRefused) {
   EXPECT_EQ(golden::parse_rank_layout("dp8ep8").world_size(), 8);
   EXPECT_EQ(golden::parse_rank_layout("tp4dp2ep8").world_size(), 8);
   EXPECT_EQ(golden::parse_rank_layout("ep64").world_size(), 64);
-  for (const char* wrong : {"", "tp", "tp0", "pp2", "tp2tp2", "tp2x", "8"}) {
+  EXPECT_EQ(golden::parse_rank_layout("tp2dp2pp3ep4").world_size(), 12);
+  for (const char* wrong : {"", "tp", "tp0", "sp2", "tp2tp2", "tp2x", "8"}) {
     EXPECT_THROW((void)golden::parse_rank_layout(wrong), model::InputError) << wrong;
   }
 }

@@ -40,7 +40,8 @@ bool is_invisible(const std::string& name, const ModeFlags& mode) {
   const bool no_ue8m0 = name.starts_with("ue8m0-") && mode.scale != "ue8m0";
   // How a partial sum meets its scales shows in the last bits of FP32 sums: BF16 hides it in these few tokens.
   const bool hidden = name.starts_with("hopper-triton") && mode.profile != "v32";
-  return same_frequencies || rare || apart || no_ue8m0 || hidden;
+  const bool uncut = name == "partial-sums-4" || name == "partial-sums-8";  // two blocks of 128 are no four parts
+  return same_frequencies || rare || apart || no_ue8m0 || hidden || uncut;
 }
 
 // Tensor cores that keep 23 bits or more below the largest exponent: their sums are another order of an FP32 one (modes_test.cpp).

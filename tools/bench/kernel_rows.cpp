@@ -44,6 +44,7 @@ KernelRow embed_row(const BenchStep& s) {
          .out = b.tensor<gpu::bf16>(s.num_tokens * s.config.hidden_size),
          .num_tokens = s.num_tokens,
          .vocab = static_cast<int32_t>(s.config.vocab_size),
+         .num_table_rows = static_cast<int32_t>(s.config.vocab_size),
          .hidden = static_cast<int>(s.config.hidden_size)});
   return b.finish("embed", fmt::format("{} x {}", s.num_tokens, s.config.hidden_size), {}, kOtherBar);
 }
