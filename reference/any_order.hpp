@@ -9,8 +9,8 @@
 
 namespace reference {
 
-// As panel_matmul. Order: eight running sums along the whole of K, each product fused where the machine fuses; those of quantised
-// rows start anew in each 128-block and are added, times both scales, to sums that run on.
+// As panel_matmul. Order: eight running sums, each product fused where the machine fuses; they start anew in each 128-block and are added,
+// times both scales of quantised rows, to sums that run on.
 std::vector<float> any_order_matmul(const BlockedRows& x, const WeightMatrix& weight, WeightForm form, int num_threads);
 
 }  // namespace reference

@@ -32,6 +32,33 @@ void choose_level(const std::string& name) {
   reference::simd::use_level(*level);
 }
 
+// What the ports leave of the multiply-add peak.
+std::optional<double> bound_of(const LinearRow& row, const MachineLimits& limits) {
+  if (!row.port_count) {
+    return std::nullopt;
+  }
+  return port_bound_frac(*row.port_count,
+                         {.gmac_per_s = limits.fma_gmac_per_s, .gload_per_s = limits.cached_gload_per_s},
+                         reference::simd::kernels().level);
+}
+
+// What that rests on, once for each format.
+void print_bounds(const std::vector<LinearRow>& linears, const MachineLimits& limits, const std::string& mode) {
+  std::string last_format;
+  for (const LinearRow& row : linears) {
+    if (row.format != last_format && row.port_count) {
+      fmt::print("{} {}: {} products take {} operations and {:.0f} loads of whole vectors: at most {:.2f} of peak\n",
+                 mode,
+                 row.format,
+                 row.port_count->num_products,
+                 row.port_count->num_operations,
+                 row.port_count->num_loads,
+                 *bound_of(row, limits));
+    }
+    last_format = row.format;
+  }
+}
+
 void print_json(const MachineLimits& limits,
                 const std::vector<LinearRow>& linears,
                 const std::vector<EndToEndRow>& end_to_end,
@@ -40,11 +67,13 @@ void print_json(const MachineLimits& limits,
                              {"simd", reference::simd::level_name(reference::simd::kernels().level)},
                              {"threads", flags.num_threads},
                              {"fma_peak_gmac_per_s", limits.fma_gmac_per_s},
+                             {"cached_gload_per_s", limits.cached_gload_per_s},
                              {"read_gb_per_s", limits.read_gb_per_s},
                              {"read_buffer_bytes", limits.buffer_bytes},
                              {"linears", nlohmann::ordered_json::array()},
                              {"end_to_end", nlohmann::ordered_json::array()}};
   for (const LinearRow& row : linears) {
+    const auto bound = bound_of(row, limits);
     out["linears"].push_back({{"model", row.model},
                               {"op", row.op},
                               {"format", row.format},
@@ -53,6 +82,7 @@ void print_json(const MachineLimits& limits,
                               {"num_tokens", row.num_tokens},
                               {"gmac_per_s", row.gmac_per_s},
                               {"fma_peak_frac", row.gmac_per_s / limits.fma_gmac_per_s},
+                              {"port_bound_frac", bound ? nlohmann::ordered_json(*bound) : nullptr},
                               {"weight_gb_per_s", row.weight_gb_per_s},
                               {"read_frac", row.weight_gb_per_s / limits.read_gb_per_s}});
   }
@@ -76,15 +106,19 @@ void print_text(const MachineLimits& limits,
              reference::simd::level_name(reference::simd::kernels().level),
              flags.num_threads,
              flags.num_threads == 1 ? "" : "s");
-  fmt::print("FP32 FMA loop {:.1f} GMAC/s; read {:.1f} GB/s (buffer {} MiB)\n",
+  fmt::print("FP32 FMA loop {:.1f} GMAC/s; {:.2f} G vectors/s from the first cache; read {:.1f} GB/s (buffer {} MiB)\n",
              limits.fma_gmac_per_s,
+             limits.cached_gload_per_s,
              limits.read_gb_per_s,
              limits.buffer_bytes >> 20);
   if (!linears.empty()) {
-    fmt::print("model  op               format     out      in  tokens  GMAC/s  of peak    GB/s  of read\n");
+    print_bounds(linears, limits, flags.mode);
+    fmt::print("model  op               format     out      in  tokens  GMAC/s  of peak  of bound    GB/s  of read\n");
   }
   for (const LinearRow& row : linears) {
-    fmt::print("{:5}  {:15}  {:6}  {:6}  {:6}  {:6}  {:6.1f}  {:7.2f}  {:6.1f}  {:7.2f}\n",
+    const double peak_frac = row.gmac_per_s / limits.fma_gmac_per_s;
+    const auto bound = bound_of(row, limits);
+    fmt::print("{:5}  {:15}  {:6}  {:6}  {:6}  {:6}  {:6.1f}  {:7.2f}  {:>8}  {:6.1f}  {:7.2f}\n",
                row.model,
                row.op,
                row.format,
@@ -92,7 +126,8 @@ void print_text(const MachineLimits& limits,
                row.in_dim,
                row.num_tokens,
                row.gmac_per_s,
-               row.gmac_per_s / limits.fma_gmac_per_s,
+               peak_frac,
+               bound ? fmt::format("{:.2f}", peak_frac / *bound) : "-",
                row.weight_gb_per_s,
                row.weight_gb_per_s / limits.read_gb_per_s);
   }

@@ -39,7 +39,7 @@ def main(arguments):
             differing = first_difference(reference, got)
             together = hashlib.sha256("".join(got[name] for name in sorted(got)).encode()).hexdigest()[:16]
             verdict = "same" if not differing else f"DIFFER: {len(differing)}, first {differing[0]}"
-            cell = "functions and sums" if what == "numerics" else f"{level}, {threads} threads"
+            cell = "functions and sums" if what == "numerics" else f"{level}, {threads} thread" + "s" * (threads != "1")
             print(f"determinism: {build}, {cell}: {len(got)} hashes, together {together}, {verdict}")
             failed = failed or bool(differing)
     return 1 if failed or not expected else 0

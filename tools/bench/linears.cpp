@@ -114,6 +114,15 @@ MachineLimits measure_limits(const BenchFlags& flags) {
                                         clock_of(flags.num_threads),
                                         kShort_s,
                                         kOften * flags.num_repetitions);
+  const auto load_seconds = best_seconds(
+      {{"load",
+        [&] {
+          reference::parallel_for(
+              flags.num_threads, flags.num_threads, [&](int64_t) { number = load_loop(level, kNumRounds); });
+        }}},
+      clock_of(flags.num_threads),
+      kShort_s,
+      kOften * flags.num_repetitions);
   const auto read_seconds =
       best_seconds({{"read",
                      [&] {
@@ -125,7 +134,9 @@ MachineLimits measure_limits(const BenchFlags& flags) {
                    flags.min_time_s,
                    2 * flags.num_repetitions);
   const double macs = static_cast<double>(kNumRounds * num_macs_of_round(level) * flags.num_threads);
+  const auto loads = static_cast<double>(kNumRounds * kNumLoadsOfRound * flags.num_threads);
   return {.fma_gmac_per_s = macs / fma_seconds[0] * 1e-9,
+          .cached_gload_per_s = loads / load_seconds[0] * 1e-9,
           .read_gb_per_s = static_cast<double>(num_ranges * kRangeBytes) / read_seconds[0] * 1e-9,
           .buffer_bytes = static_cast<int64_t>(buffer.size())};
 }
@@ -147,7 +158,9 @@ std::vector<LinearRow> measure_linears(const BenchFlags& flags, const MachineLim
       for (const int64_t tokens : kNumTokens) {
         std::vector<uint16_t> codes(static_cast<size_t>(tokens * shape.in_dim));
         for (size_t i = 0; i < codes.size(); ++i) {
-          codes[i] = static_cast<uint16_t>(0x3F00 + i * 37 % 512);
+          // Both signs, in no pattern that a branch could learn.
+          const auto sign = static_cast<uint16_t>(i * 0x9E3779B97F4A7C15 >> 63 << 15);
+          codes[i] = static_cast<uint16_t>(0x3F00 + i * 37 % 512) | sign;
         }
         const auto x = model::make_tensor(model::DType::kBF16, {tokens, shape.in_dim}, std::move(codes));
         timed.push_back({fmt::format("{} {}", name, tokens), [&, x] {
@@ -170,6 +183,7 @@ std::vector<LinearRow> measure_linears(const BenchFlags& flags, const MachineLim
                         .num_tokens = kNumTokens[i],
                         .gmac_per_s = macs / seconds[i].front() * 1e-9,
                         .weight_gb_per_s = static_cast<double>(weights.weight_bytes()) / seconds[i].front() * 1e-9,
+                        .port_count = port_count(rules, is_fp8, reference::simd::kernels().level),
                         .seconds = std::move(seconds[i])});
       }
     }

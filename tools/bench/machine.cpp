@@ -23,7 +23,58 @@ constexpr float begin_of_sum(int i) {
   return static_cast<float>(i + 2);
 }
 
+// 12 KiB, of which no load crosses a line.
+struct alignas(64) CachedNumbers {
+  std::array<float, 16 * kNumSums * 16> numbers;
+
+  CachedNumbers() { numbers.fill(0x1p-20f); }
+  // Where the loads of a round begin, for vectors of `vec_len`.
+  [[nodiscard]] const float* of_round(int64_t round, int64_t vec_len) const {
+    return numbers.data() + round % 16 * kNumSums * vec_len;
+  }
+};
+
 #ifdef __x86_64__
+__attribute__((target("avx2,fma"))) float loads_avx2(const CachedNumbers& cached, int64_t num_rounds) {
+  __m256 sums[kNumSums];
+  for (auto& sum : sums) {
+    sum = _mm256_setzero_ps();
+  }
+  const __m256 factor = _mm256_set1_ps(0.5f);
+  for (int64_t i = 0; i < num_rounds; ++i) {
+    const float* from = cached.of_round(i, 8);
+#pragma GCC unroll 12
+    for (int s = 0; s < kNumSums; ++s) {
+      sums[s] = _mm256_fmadd_ps(factor, _mm256_load_ps(from + 8 * s), sums[s]);
+    }
+  }
+  float total = 0;
+  for (const auto& sum : sums) {
+    total += _mm256_cvtss_f32(sum);
+  }
+  return total;
+}
+
+__attribute__((target("avx512f"))) float loads_avx512(const CachedNumbers& cached, int64_t num_rounds) {
+  __m512 sums[kNumSums];
+  for (auto& sum : sums) {
+    sum = _mm512_setzero_ps();
+  }
+  const __m512 factor = _mm512_set1_ps(0.5f);
+  for (int64_t i = 0; i < num_rounds; ++i) {
+    const float* from = cached.of_round(i, 16);
+#pragma GCC unroll 12
+    for (int s = 0; s < kNumSums; ++s) {
+      sums[s] = _mm512_fmadd_ps(factor, _mm512_load_ps(from + 16 * s), sums[s]);
+    }
+  }
+  float total = 0;
+  for (const auto& sum : sums) {
+    total += _mm512_cvtss_f32(sum);
+  }
+  return total;
+}
+
 __attribute__((target("avx2,fma"))) float loop_avx2(int64_t num_rounds) {
   __m256 sums[kNumSums];
   for (int i = 0; i < kNumSums; ++i) {
@@ -64,6 +115,23 @@ __attribute__((target("avx512f"))) float loop_avx512(int64_t num_rounds) {
   return total;
 }
 #endif
+
+float loads_baseline(const CachedNumbers& cached, int64_t num_rounds) {
+  using Vec = float __attribute__((vector_size(16), may_alias));
+  Vec sums[kNumSums] = {};
+  for (int64_t i = 0; i < num_rounds; ++i) {
+    const float* from = cached.of_round(i, 4);
+#pragma GCC unroll 12
+    for (int s = 0; s < kNumSums; ++s) {
+      sums[s] += *reinterpret_cast<const Vec*>(from + 4 * s);
+    }
+  }
+  float total = 0;
+  for (const auto& sum : sums) {
+    total += sum[0];
+  }
+  return total;
+}
 
 float loop_baseline(int64_t num_rounds) {
   using Vec = float __attribute__((vector_size(16)));
@@ -113,6 +181,20 @@ float multiply_add_loop(Level level, int64_t num_rounds) {
   }
 #endif
   return loop_baseline(num_rounds);
+}
+
+float load_loop(Level level, int64_t num_rounds) {
+  static_assert(kNumLoadsOfRound == kNumSums);
+  static const CachedNumbers cached;
+#ifdef __x86_64__
+  if (level == Level::kAvx2) {
+    return loads_avx2(cached, num_rounds);
+  }
+  if (level == Level::kAvx512) {
+    return loads_avx512(cached, num_rounds);
+  }
+#endif
+  return loads_baseline(cached, num_rounds);
 }
 
 int64_t num_macs_of_round(Level level) {

@@ -20,6 +20,10 @@ int64_t last_level_cache_bytes();
 float multiply_add_loop(reference::simd::Level level, int64_t num_rounds);
 int64_t num_macs_of_round(reference::simd::Level level);
 
+// Multiply-adds with an operand in the first cache, `num_rounds` times kNumLoadsOfRound vectors of the level: as many as a core loads.
+float load_loop(reference::simd::Level level, int64_t num_rounds);
+inline constexpr int64_t kNumLoadsOfRound = 12;
+
 // Reads every byte once and returns their exclusive or by 8 bytes.
 uint64_t read_all(std::span<const std::byte> bytes);
 

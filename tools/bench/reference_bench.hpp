@@ -1,10 +1,12 @@
 // The benchmarks of the CPU reference: linears of real and small shapes beside the machine's own limits, and whole tokens.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "model/weight_source.hpp"
+#include "tools/bench/port_bound.hpp"
 
 namespace tools {
 
@@ -19,6 +21,7 @@ struct BenchFlags {
 // The limits that the other rows are divided by.
 struct MachineLimits {
   double fma_gmac_per_s = 0;
+  double cached_gload_per_s = 0;  // whole vectors from the first cache
   double read_gb_per_s = 0;
   int64_t buffer_bytes = 0;  // what was read
 };
@@ -32,9 +35,10 @@ struct LinearRow {
   int64_t out_dim = 0;
   int64_t in_dim = 0;
   int64_t num_tokens = 0;
-  double gmac_per_s = 0;        // of the best repetition
-  double weight_gb_per_s = 0;   // likewise: bytes of weights and scales read in the time
-  std::vector<double> seconds;  // of every repetition, ascending
+  double gmac_per_s = 0;                     // of the best repetition
+  double weight_gb_per_s = 0;                // likewise: bytes of weights and scales read in the time
+  std::optional<PortCount> port_count = {};  // of the inner loop
+  std::vector<double> seconds = {};          // of every repetition, ascending
 };
 // Weights of random codes that are in no cache when they are read: each call takes other ones.
 std::vector<LinearRow> measure_linears(const BenchFlags& flags, const MachineLimits& limits);

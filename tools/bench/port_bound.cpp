@@ -1,0 +1,85 @@
+#include "tools/bench/port_bound.hpp"
+
+#include <algorithm>
+
+#include "reference/tensor_core/linear_recipes.hpp"
+#include "reference/tensor_core/recipe_matmul.hpp"
+
+namespace tools {
+namespace {
+
+using reference::LinearSum;
+using reference::simd::Level;
+using reference::tensor_core::StepSums;
+
+double vec_len(Level level) {
+  return level == Level::kAvx512 ? 16 : level == Level::kAvx2 ? 8 : 4;
+}
+
+// The loops of reference/tensor_core/step_block*. A tile has 32 outputs in FP32 or 16 in FP64.
+PortCount count_of_steps(StepSums sums, Level level) {
+  const double num_outputs = sums == StepSums::kFloat ? 32 : 16;
+  switch (level) {
+    // Two products of K: two vectors of outputs, each with a sum from M and one from -M; the exponents of both products lie in one
+    // vector. Loads: the weights, x as a number and as a sign, exponents of both.
+    case Level::kAvx512: return {.num_products = 2 * num_outputs, .num_operations = 8 + 2, .num_loads = 8 + 4 + 2};
+    // One product of K: four vectors of outputs. The exponents' addition and maximum run beside the multiply-adds on a third port.
+    case Level::kAvx2: return {.num_products = num_outputs, .num_operations = 8, .num_loads = 8 + 2 + 2};
+    // Eight vectors of outputs, products and additions apart.
+    default: return {.num_products = num_outputs, .num_operations = 2 * 16, .num_loads = 16 + 2 + 3};
+  }
+}
+
+// The loops of reference/simd/product_bodies.hpp for eight outputs of a block of 128: multiply-adds, then the tree that joins the lanes
+// and the scales. Shuffles of the tree take one of two ports with AVX-512, and a port of their own otherwise.
+PortCount count_of_written_order(Level level) {
+  constexpr double kProducts = 8 * 128;
+  constexpr double kAdditions = 7;
+  constexpr double kShuffles = 14;
+  constexpr double kScaling = 3;
+  switch (level) {
+    case Level::kAvx512:
+      return {.num_products = kProducts,
+              .num_operations = 64 + 2 * 8 + kAdditions + kShuffles + kScaling,
+              .num_loads = 64.0 * 10 / 24};
+    case Level::kAvx2:
+      return {
+          .num_products = kProducts, .num_operations = 128 + 8 + kAdditions + kScaling, .num_loads = 128.0 * 7 / 12};
+    default: return {.num_products = kProducts, .num_operations = 2 * 256, .num_loads = 256};
+  }
+}
+
+// The loops of reference/any_order.cpp for three rows of x and eight rows of weights over a block of 128: multiply-adds, and one more for
+// each sum and its scale. Vectors of 32 bytes with AVX-512 too.
+PortCount count_of_any_order(Level level) {
+  constexpr double kProducts = 3 * 8 * 128;
+  return level == Level::kBaseline
+             ? PortCount{.num_products = kProducts, .num_operations = 2 * 768, .num_loads = 768}
+             : PortCount{.num_products = kProducts, .num_operations = 384 + 24, .num_loads = 32 * 7 + 24};
+}
+
+}  // namespace
+
+std::optional<PortCount> port_count(const reference::Rules& rules, bool is_fp8, Level level) {
+  if (rules.exact()) {
+    return std::nullopt;
+  }
+  switch (rules.linear_sum) {
+    case LinearSum::kWrittenOrder: return count_of_written_order(level);
+    case LinearSum::kAnyOrder: return count_of_any_order(level);
+    case LinearSum::kTensorCore: break;
+  }
+  using reference::tensor_core::Format;
+  const auto sums = reference::tensor_core::step_sums(*rules.recipe, is_fp8 ? Format::kE4m3 : Format::kBf16);
+  return sums == StepSums::kDefinition ? std::nullopt : std::optional(count_of_steps(sums, level));
+}
+
+double port_bound_frac(const PortCount& count, const CoreRates& core, Level level) {
+  const double operations_of_mac =
+      level == Level::kBaseline ? 2 : 1;  // its multiply-add loop has products and additions apart
+  const double operations_ns = count.num_operations / operations_of_mac * vec_len(level) / core.gmac_per_s;
+  const double loads_ns = count.num_loads / core.gload_per_s;
+  return count.num_products / std::max(operations_ns, loads_ns) / core.gmac_per_s;
+}
+
+}  // namespace tools
