@@ -178,9 +178,7 @@ template <int kTokens, typename Code>
 void add_rows(const StoredProducts& p) {
   constexpr int64_t kNumAhead = 4;  // blocks: memory answers while they are multiplied
   const auto* codes = static_cast<const Code*>(p.codes);
-  for (int64_t i = 0; i < kTokens * kPanelRows; i += kVecLen) {
-    store(p.totals + i, Vec{});
-  }
+  __builtin_memset(p.totals, 0, kTokens * kPanelRows * sizeof(float));
   for (int64_t block = 0; block < p.num_blocks; ++block) {
     const int64_t ahead = block + kNumAhead;
     const auto* rows_ahead = ahead < p.num_blocks ? codes : static_cast<const Code*>(p.next);

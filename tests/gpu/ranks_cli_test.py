@@ -114,6 +114,9 @@ class Ranks(unittest.TestCase):
                 job.kill()
         self.assertNotEqual(job.returncode, 0)
         self.assertTrue("signal 9" in errors or "rank" in errors, errors)
+        deadline = time.monotonic() + 15
+        while any(self.is_running(rank) for rank in ranks) and time.monotonic() < deadline:
+            time.sleep(0.1)
         for rank in ranks:
             self.assertFalse(self.is_running(rank), f"process {rank} is left")
 
