@@ -182,10 +182,10 @@ golden::GatheredDump run_device(const VerifyFlags& flags,
   }
   const int num_threads = layout.num_ranks() > 1 ? 1 : flags.num_threads;  // each rank is a thread
   const auto make_backend = [&] {
-    return flags.kernel_fault.empty()
-               ? open_device(flags.device, num_threads)
-               : make_faulty_backend(
-                     emulation_options(flags.device, num_threads), flags.device.races, kernel_fault(flags.kernel_fault));
+    return flags.kernel_fault.empty() ? open_device(flags.device, num_threads)
+                                      : make_faulty_backend(emulation_options(flags.device, num_threads),
+                                                            flags.device.races,
+                                                            kernel_fault(flags.kernel_fault));
   };
   const EngineDumpJob job{.cases = cases,
                           .fp8_cache = flags.device.kv == "fp8",

@@ -14,11 +14,11 @@ namespace gpu::comm {
 // A row as it is sent: `row_bytes` of elements and, for FP8, its scales.
 struct ExchangeFormat {
   std::vector<int64_t> first_expert = {};  // [ranks + 1]: rank r has experts [first_expert[r], first_expert[r + 1])
-  int k = 0;                          // experts of a token
-  int64_t row_bytes = 0;              // of a token
-  int64_t num_scales = 0;             // FP32, of a token
-  int64_t output_bytes = 0;           // of an expert's output
-  int64_t capacity = 0;               // tokens that a rank can receive
+  int k = 0;                               // experts of a token
+  int64_t row_bytes = 0;                   // of a token
+  int64_t num_scales = 0;                  // FP32, of a token
+  int64_t output_bytes = 0;                // of an expert's output
+  int64_t capacity = 0;                    // tokens that a rank can receive
 };
 
 class TokenExchange {
