@@ -23,6 +23,21 @@ std::vector<T> columns(const std::vector<T>& matrix, int64_t row_len, int64_t fi
   return part;
 }
 
+// Where a linear writes.
+struct Results {
+  Results(Device& device, Stream stream, int64_t num_tokens, int num_splits)
+      : y(device, stream, num_tokens * kOut, "y"),
+        partial_sums(device, stream, num_splits * num_tokens * kOut, "partial_sums"),
+        arrivals(device,
+                 stream,
+                 std::vector<int32_t>(static_cast<size_t>(linear_num_tiles(num_tokens, kOut)), 0),
+                 "arrivals") {}
+
+  Buffer<float> y;
+  Buffer<float> partial_sums;
+  Buffer<int32_t> arrivals;
+};
+
 // y = x W^T on [first_block, first_block + num_blocks) of K; FP32, unrounded.
 class Fp8 {
  public:
@@ -52,18 +67,15 @@ class Fp8 {
         stream,
         {weight_scale_.begin() + first_block, weight_scale_.begin() + first_block + num_blocks},
         "weight_scale");
-    const Buffer<float> y(device, stream, num_tokens_ * kOut, "y");
-    const Buffer<float> partial_sums(device, stream, num_splits * num_tokens_ * kOut, "partial_sums");
-    const Buffer<int32_t> arrivals(
-        device, stream, std::vector<int32_t>(static_cast<size_t>(linear_num_tiles(num_tokens_, kOut)), 0), "arrivals");
+    const Results to(device, stream, num_tokens_, num_splits);
     fp8_linear(stream,
                {.x = x.data(),
                 .x_scale = x_scale.data(),
                 .weight = weight.data(),
                 .weight_scale = weight_scale.data(),
-                .y_f32 = y.data(),
-                .partial_sums = partial_sums.data(),
-                .arrivals = arrivals.data(),
+                .y_f32 = to.y.data(),
+                .partial_sums = to.partial_sums.data(),
+                .arrivals = to.arrivals.data(),
                 .num_tokens = num_tokens_,
                 .x_scale_stride = num_tokens_,
                 .out_dim = kOut,
@@ -71,7 +83,7 @@ class Fp8 {
                 .num_splits = num_splits,
                 .num_parts = num_parts});
     device.synchronize(stream);
-    return y.download();
+    return to.y.download();
   }
 
  private:
@@ -94,16 +106,13 @@ class Bf16 {
     const int64_t len = num_blocks * kScaleBlockLen;
     const Buffer<bf16> x(device, stream, columns(x_, kIn, first, len), "x");
     const Buffer<bf16> weight(device, stream, columns(weight_, kIn, first, len), "weight");
-    const Buffer<float> y(device, stream, num_tokens_ * kOut, "y");
-    const Buffer<float> partial_sums(device, stream, num_splits * num_tokens_ * kOut, "partial_sums");
-    const Buffer<int32_t> arrivals(
-        device, stream, std::vector<int32_t>(static_cast<size_t>(linear_num_tiles(num_tokens_, kOut)), 0), "arrivals");
+    const Results to(device, stream, num_tokens_, num_splits);
     bf16_linear(stream,
                 {.x = x.data(),
                  .weight = weight.data(),
-                 .y_f32 = y.data(),
-                 .partial_sums = partial_sums.data(),
-                 .arrivals = arrivals.data(),
+                 .y_f32 = to.y.data(),
+                 .partial_sums = to.partial_sums.data(),
+                 .arrivals = to.arrivals.data(),
                  .num_tokens = num_tokens_,
                  .x_stride = len,
                  .y_stride = kOut,
@@ -112,7 +121,7 @@ class Bf16 {
                  .num_splits = num_splits,
                  .num_parts = num_parts});
     device.synchronize(stream);
-    return y.download();
+    return to.y.download();
   }
 
  private:
