@@ -12,6 +12,11 @@ int64_t partial_sums_of(const Rules& rules, const model::Op& op, const WeightMat
   return is_shared && !rules.exact() && weight.in_dim() % (parts * unit) == 0 ? parts : 1;
 }
 
+Rules rules_of_part(Rules whole) {
+  whole.partial_sums = 1;
+  return whole;
+}
+
 model::TensorView ColumnPart::weight(const std::string& name) const {
   const model::TensorView whole = whole_.weight(name);
   return name.ends_with("_scale_inv") ? model::slice_columns(whole, begin_ / kBlockLen, end_ / kBlockLen)

@@ -16,14 +16,7 @@ namespace reference {
 int64_t partial_sums_of(const Rules& rules, const model::Op& op, const WeightMatrix& weight);
 
 // The rules that each part follows.
-class PartialSums {
- public:
-  explicit PartialSums(const Rules& whole) : of_part_(whole) { of_part_.partial_sums = 1; }
-  [[nodiscard]] const Rules& of_part() const { return of_part_; }
-
- private:
-  Rules of_part_;
-};
+Rules rules_of_part(Rules whole);
 
 // Weights of which a rank has columns [begin, end), and of scales the blocks of these.
 class ColumnPart : public model::WeightSource {

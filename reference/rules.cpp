@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "reference/partial_sums.hpp"
 #include "reference/tensor_core/linear_recipes.hpp"
 
 namespace reference {
@@ -99,9 +100,8 @@ std::string describe_quantiser(const Rules& rules) {
 
 std::string describe_linear(const Rules& rules) {
   if (rules.partial_sums > 1) {
-    Rules of_part = rules;
-    of_part.partial_sums = 1;
-    return describe_linear(of_part) + fmt::format(", {} parts of K where ranks share it", rules.partial_sums);
+    return describe_linear(rules_of_part(rules)) +
+           fmt::format(", {} parts of K where ranks share it", rules.partial_sums);
   }
   if (rules.linear_sum == LinearSum::kTensorCore) {
     return "tensor core " + tensor_core::describe_recipe(*rules.recipe) + "; BF16 out";

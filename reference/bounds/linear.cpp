@@ -237,11 +237,11 @@ namespace {
 
 // Every part is rounded; their FP32 sum is rounded n - 1 times, in whatever order.
 model::Estimate sum_of_parts(const EstimateCall& call, int64_t part_len, int64_t num_parts) {
-  const PartialSums sums(call.rules);
+  const Rules rules = rules_of_part(call.rules);
   model::Estimate total;
   for (int64_t part = 0; part < num_parts; ++part) {
     const ColumnPart weights(call.weights, part * part_len, (part + 1) * part_len);
-    EstimateCall of_part{.rules = sums.of_part(),
+    EstimateCall of_part{.rules = rules,
                          .workload = call.workload,
                          .weights = weights,
                          .op = call.op,

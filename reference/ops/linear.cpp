@@ -101,12 +101,12 @@ std::vector<double> exact(const OpCall& call, const WeightMatrix& weight, const 
 
 // What tensor-parallel ranks give together.
 model::TensorView sum_of_parts(const OpCall& call, int64_t part_len, int64_t num_parts) {
-  const PartialSums sums(call.rules);
+  const Rules rules = rules_of_part(call.rules);
   std::vector<float> total;
   model::Shape shape;
   for (int64_t part = 0; part < num_parts; ++part) {
     const ColumnPart weights(call.weights, part * part_len, (part + 1) * part_len);
-    OpCall of_part{.rules = sums.of_part(), .workload = call.workload, .weights = weights, .op = call.op};
+    OpCall of_part{.rules = rules, .workload = call.workload, .weights = weights, .op = call.op};
     of_part.inputs = {model::slice_columns(call.inputs[0], part * part_len, (part + 1) * part_len)};
     of_part.num_threads = call.num_threads;
     of_part.flops = call.flops;

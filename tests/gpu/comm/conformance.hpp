@@ -1,4 +1,5 @@
 // What every back end has to do, as test cases. A test program defines run_ranks() and the sizes, and includes this once.
+// One file of many cases, because it is included whole by every back end.
 // Expected values are worked out by hand or follow from a formula of rank and place; none comes from another collective.
 #pragma once
 

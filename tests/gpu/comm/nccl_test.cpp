@@ -38,7 +38,7 @@ TEST(Nccl, TheLibrary_HasEveryFunctionThatIsUsed) {
     if (line.find("NCCL cannot be loaded: libnccl.so.2") == std::string::npos) {
       throw;
     }
-    GTEST_SKIP() << line;
+    GTEST_SKIP() << line;  // NCCL is not installed: there are no functions to look for
   }
 }
 
@@ -117,7 +117,7 @@ void do_every_collective(Communicator& group) {
 
 TEST(Nccl, ARankOnEachGpu_DoesEveryCollective) {
   if (num_gpus() == 0) {
-    GTEST_SKIP() << "there is no GPU";
+    GTEST_SKIP() << "there is no GPU";  // tools/device-check runs this where there is one
   }
   run_thread_ranks(num_gpus(), {}, [](Communicator& ranks) {
     const auto world = make_nccl(ranks, {.device = ranks.rank()}, {.timeout_s = 30});
