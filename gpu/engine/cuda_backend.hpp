@@ -2,8 +2,10 @@
 // headers, so that any compiler can include it. Nothing of it has run on a GPU yet.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "gpu/engine/backend.hpp"
 
@@ -15,5 +17,12 @@ std::string why_no_cuda_device();
 // The first device that CUDA shows (CUDA_VISIBLE_DEVICES chooses). One stream; uploads go through pinned memory. Throws DeviceError with
 // CUDA's words here and in every call; what a kernel did wrong appears at the next call that waits.
 std::unique_ptr<Backend> make_cuda_backend();
+
+// As CUDA names the first device. Throws DeviceError.
+std::string cuda_device_name();
+
+// Microseconds of what `work` launches on `backend`, one of make_cuda_backend(): captured once, then replayed as a graph
+// `num_repetitions` times, each between two events and behind a fill of twice the L2. Throws DeviceError.
+std::vector<double> time_on_cuda(Backend& backend, const std::function<void()>& work, int num_repetitions);
 
 }  // namespace gpu

@@ -55,9 +55,10 @@ inline OwnedStream create_stream() {
   check_call(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreate");
   return OwnedStream(stream);
 }
-inline OwnedEvent create_event() {
+// `flags`: cudaEventDefault for one that takes the time.
+inline OwnedEvent create_event(unsigned flags = cudaEventDisableTiming) {
   cudaEvent_t event = nullptr;
-  check_call(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreate");
+  check_call(cudaEventCreateWithFlags(&event, flags), "cudaEventCreate");
   return OwnedEvent(event);
 }
 

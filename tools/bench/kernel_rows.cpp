@@ -1,20 +1,24 @@
-// The rows of kernels that are no linears. Compiled for checking (docs/gpu.md), so that every access of a kernel is seen.
+// The rows of kernels that are no linears.
 #include <fmt/format.h>
 
 #include <numeric>
 
 #include "gpu/engine/workspace.hpp"
+#include "gpu/kernels/align.cuh"
 #include "gpu/kernels/cache_latent.cuh"
 #include "gpu/kernels/combine.cuh"
 #include "gpu/kernels/embed.cuh"
+#include "gpu/kernels/expanded_attention.cuh"
+#include "gpu/kernels/gather_latent.cuh"
 #include "gpu/kernels/latent_attention.cuh"
 #include "gpu/kernels/quantize_rows.cuh"
 #include "gpu/kernels/rms_norm.cuh"
 #include "gpu/kernels/rotate.cuh"
 #include "gpu/kernels/router.cuh"
+#include "gpu/kernels/sampler.cuh"
 #include "gpu/kernels/swiglu.cuh"
 #include "tools/bench/bench_step.hpp"
-#include "tools/bench/counted_launch.hpp"
+#include "tools/bench/row_launch.hpp"
 
 namespace tools {
 
@@ -23,188 +27,294 @@ using namespace gpu::DSV3_BACKEND;  // NOLINT(google-build-using-namespace)
 
 namespace {
 
-std::vector<int32_t> positions(const BenchStep& s) {
-  std::vector<int32_t> all(static_cast<size_t>(s.num_tokens));
-  std::iota(all.begin(), all.end(), 0);
+template <typename Number>
+std::vector<Number> ascending(int64_t count) {
+  std::vector<Number> all(static_cast<size_t>(count));
+  std::iota(all.begin(), all.end(), Number{0});
   return all;
+}
+
+// Measures one launch.
+template <typename Arguments>
+KernelRow launched(RowLaunch& b, const Arguments& arguments) {
+  return b.measure([&] { b.device().launch(arguments); });
 }
 
 }  // namespace
 
-KernelRow embed_row(const BenchStep& s) {
-  CountedLaunch b;
+KernelRow embed_row(const BenchStep& s, KernelMeter& meter) {
+  RowLaunch b(meter, s.row("embed", fmt::format("{} x {}", s.num_tokens, s.config.hidden_size)));
   std::vector<int32_t> tokens;
   for (int64_t t = 0; t < s.num_tokens; ++t) {
     tokens.push_back(static_cast<int32_t>(t * 7 % s.config.vocab_size));
   }
-  b.tensor<gpu::bf16>(s.num_tokens * s.config.hidden_size);  // the rows that are read
-  embed(b.stream(),
-        {.tokens = b.numbers(tokens),
-         .table = b.workspace<gpu::bf16>(s.config.vocab_size * s.config.hidden_size),
-         .out = b.tensor<gpu::bf16>(s.num_tokens * s.config.hidden_size),
-         .num_tokens = s.num_tokens,
-         .vocab = static_cast<int32_t>(s.config.vocab_size),
-         .num_table_rows = static_cast<int32_t>(s.config.vocab_size),
-         .hidden = static_cast<int>(s.config.hidden_size)});
-  return b.finish("embed", fmt::format("{} x {}", s.num_tokens, s.config.hidden_size), {}, kOtherBar);
+  b.moves<bf16>(s.num_tokens * s.config.hidden_size);  // the rows that are read
+  return launched(b,
+                  EmbedArguments{.tokens = b.numbers(tokens),
+                                 .table = b.workspace<bf16>(s.config.vocab_size * s.config.hidden_size),
+                                 .out = b.tensor<bf16>(s.num_tokens * s.config.hidden_size),
+                                 .num_tokens = s.num_tokens,
+                                 .vocab = static_cast<int32_t>(s.config.vocab_size),
+                                 .num_table_rows = static_cast<int32_t>(s.config.vocab_size),
+                                 .hidden = static_cast<int>(s.config.hidden_size)});
 }
-KernelRow norm_row(const BenchStep& s) {
-  CountedLaunch b;
+
+KernelRow norm_row(const BenchStep& s, KernelMeter& meter) {
+  RowLaunch b(meter,
+              s.row("attn_norm",
+                    fmt::format("{} x {}", s.num_tokens, s.config.hidden_size),
+                    {"layer.3.attn_norm"}));
   const int64_t len = s.num_tokens * s.config.hidden_size;
-  rms_norm(b.stream(),
-           {.x = b.tensor<gpu::bf16>(len),
-            .residual = b.tensor<gpu::bf16>(len),
-            .gain = b.workspace<gpu::bf16>(s.config.hidden_size),  // among the op list's weights
-            .residual_out = b.tensor<gpu::bf16>(len),
-            .codes = b.tensor<fp8_e4m3>(len),
-            .scales = b.tensor<float>(num_scale_blocks(s.config.hidden_size) * s.num_tokens),
-            .num_tokens = s.num_tokens,
-            .x_stride = s.config.hidden_size,
-            .scale_stride = s.num_tokens,
-            .hidden = static_cast<int>(s.config.hidden_size),
-            .epsilon = 1e-6f});
-  return b.finish("attn_norm",
-                  fmt::format("{} x {}", s.num_tokens, s.config.hidden_size),
-                  s.cost({"layer.3.attn_norm"}),
-                  kOtherBar);
+  return launched(b,
+                  RmsNormArguments{.x = b.tensor<bf16>(len),
+                                   .residual = b.tensor<bf16>(len),
+                                   .gain = b.workspace<bf16>(s.config.hidden_size),  // among the op list's weights
+                                   .residual_out = b.tensor<bf16>(len),
+                                   .codes = b.tensor<fp8_e4m3>(len),
+                                   .scales = b.tensor<float>(num_scale_blocks(s.config.hidden_size) * s.num_tokens),
+                                   .num_tokens = s.num_tokens,
+                                   .x_stride = s.config.hidden_size,
+                                   .scale_stride = s.num_tokens,
+                                   .hidden = static_cast<int>(s.config.hidden_size),
+                                   .epsilon = 1e-6f});
 }
-KernelRow rotate_row(const BenchStep& s) {
-  CountedLaunch b;
-  const int64_t rope_len = s.num_tokens * s.config.num_attention_heads * s.config.qk_rope_head_dim;
-  b.tensor<gpu::bf16>(rope_len);  // what is read of q
-  rotate_query(b.stream(),
-               {.q = b.workspace<gpu::bf16>(s.num_tokens * s.config.num_attention_heads * s.config.qk_head_dim()),
-                .cos_sin = b.tensor<float>(s.num_tokens * s.config.qk_rope_head_dim),
-                .positions = b.numbers(positions(s)),
-                .q_rope = b.tensor<gpu::bf16>(rope_len),
-                .num_tokens = s.num_tokens,
-                .num_heads = static_cast<int>(s.config.num_attention_heads),
-                .nope = static_cast<int>(s.config.qk_nope_head_dim),
-                .rope = static_cast<int>(s.config.qk_rope_head_dim)});
-  return b.finish("attn.q_rope",
-                  fmt::format("{} x {} x {}", s.num_tokens, s.config.num_attention_heads, s.config.qk_rope_head_dim),
-                  {},
-                  kOtherBar);
+
+KernelRow rotate_row(const BenchStep& s, KernelMeter& meter) {
+  const int64_t heads = s.config.num_attention_heads;
+  const int64_t rope = s.config.qk_rope_head_dim;
+  RowLaunch b(meter, s.row("attn.q_rope", fmt::format("{} x {} x {}", s.num_tokens, heads, rope)));
+  b.moves<bf16>(s.num_tokens * heads * rope);  // what is read of q
+  return launched(b,
+                  RotateQueryArguments{.q = b.workspace<bf16>(s.num_tokens * heads * s.config.qk_head_dim()),
+                                       .cos_sin = b.tensor<float>(s.num_tokens * rope),
+                                       .positions = b.numbers(ascending<int32_t>(s.num_tokens)),
+                                       .q_rope = b.tensor<bf16>(s.num_tokens * heads * rope),
+                                       .num_tokens = s.num_tokens,
+                                       .num_heads = static_cast<int>(heads),
+                                       .nope = static_cast<int>(s.config.qk_nope_head_dim),
+                                       .rope = static_cast<int>(rope)});
 }
-KernelRow cache_row(const BenchStep& s) {
-  CountedLaunch b;
-  std::vector<int64_t> slots;
+
+KernelRow cache_row(const BenchStep& s, KernelMeter& meter) {
+  RowLaunch b(meter,
+              s.row("attn.kv_a_norm+k_rope+cache",
+                    fmt::format("{} x {}", s.num_tokens, s.config.latent_dim()),
+                    {"layer.3.attn.kv_a_norm"}));
+  std::vector<int64_t> slots;  // one a page, or one sequence's
   for (int64_t t = 0; t < s.num_tokens; ++t) {
-    slots.push_back(t * kPageLen);
+    slots.push_back(s.is_prefill() ? t : t * kPageLen);
   }
-  b.tensor<gpu::bf16>(s.num_tokens * s.config.latent_dim());  // the rows that are written
-  cache_latent(b.stream(),
-               {.kv_a = b.tensor<gpu::bf16>(s.num_tokens * s.config.latent_dim()),
-                .gain = b.workspace<gpu::bf16>(s.config.kv_lora_rank),
-                .cos_sin = b.tensor<float>(s.num_tokens * s.config.qk_rope_head_dim),
-                .positions = b.numbers(positions(s)),
-                .slots = b.numbers(slots),
-                .cache = b.workspace<gpu::bf16>(s.num_tokens * kPageLen * s.config.latent_dim()),
-                .num_tokens = s.num_tokens,
-                .kv_lora = static_cast<int>(s.config.kv_lora_rank),
-                .rope = static_cast<int>(s.config.qk_rope_head_dim),
-                .epsilon = 1e-6f});
-  return b.finish("attn.kv_a_norm+k_rope+cache",
-                  fmt::format("{} x {}", s.num_tokens, s.config.latent_dim()),
-                  s.cost({"layer.3.attn.kv_a_norm"}),
-                  kOtherBar);
+  b.moves<bf16>(s.num_tokens * s.config.latent_dim());  // the rows that are written
+  return launched(b,
+                  CacheLatentArguments{.kv_a = b.tensor<bf16>(s.num_tokens * s.config.latent_dim()),
+                                       .gain = b.workspace<bf16>(s.config.kv_lora_rank),
+                                       .cos_sin = b.tensor<float>(s.num_tokens * s.config.qk_rope_head_dim),
+                                       .positions = b.numbers(ascending<int32_t>(s.num_tokens)),
+                                       .slots = b.numbers(slots),
+                                       .cache = b.workspace<bf16>(s.num_tokens * kPageLen * s.config.latent_dim()),
+                                       .num_tokens = s.num_tokens,
+                                       .kv_lora = static_cast<int>(s.config.kv_lora_rank),
+                                       .rope = static_cast<int>(s.config.qk_rope_head_dim),
+                                       .epsilon = 1e-6f});
 }
-// Scheduler, attention and combine, in splits as the engine cuts them.
-KernelRow attention_row(const BenchStep& s) {
-  CountedLaunch b;
+
+// In splits as the engine cuts them.
+KernelRow absorbed_row(const BenchStep& s, KernelMeter& meter) {
+  const int64_t heads = s.config.num_attention_heads;
+  const int64_t latent = s.config.kv_lora_rank;
   const int64_t pages = (s.context_len + kPageLen - 1) / kPageLen;
-  const int64_t rows = s.num_tokens * s.config.num_attention_heads;
+  const int64_t rows = s.num_tokens * heads;
   const int pages_per_split = StepLimits{}.pages_per_split;
   const int64_t splits = s.num_tokens * ((pages + pages_per_split - 1) / pages_per_split);
-  std::vector<int32_t> table(static_cast<size_t>(s.num_tokens * pages));
-  std::iota(table.begin(), table.end(), 0);
-  std::vector<int32_t> first_token(static_cast<size_t>(s.num_tokens + 1));
-  std::iota(first_token.begin(), first_token.end(), 0);
+  KernelRow row = s.row("attn.lse+o_latent",
+                        fmt::format("{} x {} x {} keys", s.num_tokens, heads, s.context_len),
+                        {"layer.3.attn.probs", "layer.3.attn.o_latent"});
+  row.kv_bytes = s.row("", "", {"layer.3.attn.probs"}).kv_bytes;  // both read the same rows
+  RowLaunch b(meter, row);
   const std::vector<int32_t> num_keys(static_cast<size_t>(s.num_tokens), static_cast<int32_t>(s.context_len));
-  latent_attention(b.stream(),
-                   {.q_latent = b.tensor<gpu::bf16>(rows * s.config.kv_lora_rank),
-                    .q_rope = b.tensor<gpu::bf16>(rows * s.config.qk_rope_head_dim),
-                    .cache = b.workspace<gpu::bf16>(s.num_tokens * pages * kPageLen * s.config.latent_dim()),
-                    .block_table = b.numbers(table),
-                    .num_keys = b.numbers(num_keys),
-                    .first_token = b.numbers(first_token),
-                    .first_split = b.workspace<int32_t>(s.num_tokens + 1),
-                    .split_sequence = b.workspace<int32_t>(splits),
-                    .partial_o = b.workspace<float>(splits * s.config.num_attention_heads * s.config.kv_lora_rank),
-                    .partial_stats = b.workspace<float>(splits * s.config.num_attention_heads * 2),
-                    .o_latent = b.tensor<gpu::bf16>(rows * s.config.kv_lora_rank),
-                    .lse = b.tensor<float>(rows),
-                    .num_sequences = static_cast<int>(s.num_tokens),
-                    .max_pages = static_cast<int>(pages),
-                    .max_splits = static_cast<int>(splits),
-                    .max_new = 1,
-                    .pages_per_split = pages_per_split,
-                    .num_heads = static_cast<int>(s.config.num_attention_heads),
-                    .kv_lora = static_cast<int>(s.config.kv_lora_rank),
-                    .rope = static_cast<int>(s.config.qk_rope_head_dim),
-                    .scale = 0.1f});
-  auto sum = s.cost({"layer.3.attn.probs", "layer.3.attn.o_latent"});
-  sum.kv_bytes = s.cost({"layer.3.attn.probs"}).kv_bytes;  // both read the same rows
-  return b.finish("attn.lse+o_latent",
-                  fmt::format("{} x {} x {} keys", s.num_tokens, s.config.num_attention_heads, s.context_len),
-                  sum,
-                  kOtherBar);
+  return launched(b,
+                  LatentAttentionArguments{
+                      .q_latent = b.tensor<bf16>(rows * latent),
+                      .q_rope = b.tensor<bf16>(rows * s.config.qk_rope_head_dim),
+                      .cache = b.workspace<bf16>(s.num_tokens * pages * kPageLen * s.config.latent_dim()),
+                      .block_table = b.numbers(ascending<int32_t>(s.num_tokens * pages)),
+                      .num_keys = b.numbers(num_keys),
+                      .first_token = b.numbers(ascending<int32_t>(s.num_tokens + 1)),
+                      .first_split = b.workspace<int32_t>(s.num_tokens + 1),
+                      .split_sequence = b.workspace<int32_t>(splits),
+                      .partial_o = b.workspace<float>(splits * heads * latent),
+                      .partial_stats = b.workspace<float>(splits * heads * 2),
+                      .o_latent = b.tensor<bf16>(rows * latent),
+                      .lse = b.tensor<float>(rows),
+                      .num_sequences = static_cast<int>(s.num_tokens),
+                      .max_pages = static_cast<int>(pages),
+                      .max_splits = static_cast<int>(splits),
+                      .max_new = 1,
+                      .pages_per_split = pages_per_split,
+                      .num_heads = static_cast<int>(heads),
+                      .kv_lora = static_cast<int>(latent),
+                      .rope = static_cast<int>(s.config.qk_rope_head_dim),
+                      .scale = 0.1f});
 }
-KernelRow quantize_row(const BenchStep& s) {
-  CountedLaunch b;
+
+KernelRow gather_row(const BenchStep& s, KernelMeter& meter) {
+  const int64_t pages = (s.num_tokens + kPageLen - 1) / kPageLen;
+  const int64_t latent = s.config.kv_lora_rank;
+  RowLaunch b(meter, s.row("attn.kv_b.x", fmt::format("{} x {}", s.num_tokens, s.config.latent_dim())));
+  b.moves<bf16>(s.num_tokens * s.config.latent_dim());  // the rows that are read
+  return launched(b,
+                  GatherLatentArguments{.cache = b.workspace<bf16>(pages * kPageLen * s.config.latent_dim()),
+                                        .slots = b.numbers(ascending<int64_t>(s.num_tokens)),
+                                        .k_rope = b.tensor<bf16>(s.num_tokens * s.config.qk_rope_head_dim),
+                                        .codes = b.tensor<fp8_e4m3>(s.num_tokens * latent),
+                                        .scales = b.tensor<float>(num_scale_blocks(latent) * s.num_tokens),
+                                        .num_rows = s.num_tokens,
+                                        .scale_stride = s.num_tokens,
+                                        .kv_lora = static_cast<int>(latent),
+                                        .rope = static_cast<int>(s.config.qk_rope_head_dim)});
+}
+
+// One sequence, nothing cached.
+KernelRow expanded_row(const BenchStep& s, KernelMeter& meter) {
+  const int64_t heads = s.config.num_attention_heads;
+  const int64_t nope = s.config.qk_nope_head_dim;
+  const int64_t rope = s.config.qk_rope_head_dim;
+  const int64_t v = s.config.v_head_dim;
+  const int64_t rows = s.num_tokens * heads;
+  const auto num_keys = static_cast<int32_t>(s.num_tokens);
+  KernelRow row = s.row("attn.lse+context",
+                        fmt::format("{} x {} x {} keys", s.num_tokens, heads, s.num_tokens),
+                        {"layer.3.attn.probs", "layer.3.attn.context"});
+  row.kv_bytes = 0;  // keys and values come from kv_b, not from the cache
+  RowLaunch b(meter, row);
+  b.moves<bf16>(rows * nope);  // what is read of q
+  return launched(b,
+                  ExpandedAttentionArguments{.q = b.workspace<bf16>(rows * s.config.qk_head_dim()),
+                                             .q_rope = b.tensor<bf16>(rows * rope),
+                                             .kv = b.tensor<bf16>(rows * (nope + v)),
+                                             .k_rope = b.tensor<bf16>(s.num_tokens * rope),
+                                             .first_row = b.numbers<int32_t>({0, num_keys}),
+                                             .first_key = b.numbers<int32_t>({0}),
+                                             .num_keys = b.numbers<int32_t>({num_keys}),
+                                             .first_token = b.numbers<int32_t>({0, num_keys}),
+                                             .context = b.tensor<bf16>(rows * v),
+                                             .lse = b.tensor<float>(rows),
+                                             .num_sequences = 1,
+                                             .max_new = num_keys,
+                                             .num_heads = static_cast<int>(heads),
+                                             .nope = static_cast<int>(nope),
+                                             .rope = static_cast<int>(rope),
+                                             .v = static_cast<int>(v),
+                                             .scale = 0.1f});
+}
+
+KernelRow quantize_row(const BenchStep& s, KernelMeter& meter) {
   const int64_t row_len = s.config.num_attention_heads * s.config.v_head_dim;
-  quantize_rows(b.stream(),
-                {.x = b.tensor<gpu::bf16>(s.num_tokens * row_len),
-                 .codes = b.tensor<fp8_e4m3>(s.num_tokens * row_len),
-                 .scales = b.tensor<float>(num_scale_blocks(row_len) * s.num_tokens),
-                 .num_rows = s.num_tokens,
-                 .scale_stride = s.num_tokens,
-                 .row_len = static_cast<int>(row_len)});
-  return b.finish("attn.o_proj.x_fp8", fmt::format("{} x {}", s.num_tokens, row_len), {}, kOtherBar);
+  RowLaunch b(meter, s.row("attn.o_proj.x_fp8", fmt::format("{} x {}", s.num_tokens, row_len)));
+  return launched(b,
+                  QuantizeRowsArguments{.x = b.tensor<bf16>(s.num_tokens * row_len),
+                                        .codes = b.tensor<fp8_e4m3>(s.num_tokens * row_len),
+                                        .scales = b.tensor<float>(num_scale_blocks(row_len) * s.num_tokens),
+                                        .num_rows = s.num_tokens,
+                                        .scale_stride = s.num_tokens,
+                                        .row_len = static_cast<int>(row_len)});
 }
-KernelRow swiglu_row(const BenchStep& s) {
-  CountedLaunch b;
+
+KernelRow swiglu_row(const BenchStep& s, KernelMeter& meter) {
   const int64_t dim = s.config.intermediate_size;
-  swiglu(b.stream(),
-         {.gate_up = b.tensor<gpu::bf16>(s.num_tokens * 2 * dim),
-          .codes = b.tensor<fp8_e4m3>(s.num_tokens * dim),
-          .scales = b.tensor<float>(num_scale_blocks(dim) * s.num_tokens),
-          .max_rows = s.num_tokens,
-          .dim = static_cast<int>(dim)});
-  return b.finish("mlp.act", fmt::format("{} x {}", s.num_tokens, dim), {}, kOtherBar);
+  RowLaunch b(meter, s.row("mlp.act", fmt::format("{} x {}", s.num_tokens, dim)));
+  return launched(b,
+                  SwigluArguments{.gate_up = b.tensor<bf16>(s.num_tokens * 2 * dim),
+                                  .codes = b.tensor<fp8_e4m3>(s.num_tokens * dim),
+                                  .scales = b.tensor<float>(num_scale_blocks(dim) * s.num_tokens),
+                                  .max_rows = s.num_tokens,
+                                  .dim = static_cast<int>(dim)});
 }
-KernelRow router_row(const BenchStep& s) {
-  CountedLaunch b;
+
+KernelRow router_row(const BenchStep& s, KernelMeter& meter) {
   const int64_t experts = s.config.n_routed_experts;
-  router(b.stream(),
-         {.logits = b.tensor<float>(s.num_tokens * experts),
-          .bias = b.tensor<float>(experts),
-          .scores = b.tensor<float>(s.num_tokens * experts),
-          .group_ids = b.tensor<int32_t>(s.num_tokens * s.config.topk_group),
-          .topk_ids = b.tensor<int32_t>(s.num_tokens * s.config.num_experts_per_tok),
-          .topk_weights = b.tensor<float>(s.num_tokens * s.config.num_experts_per_tok),
-          .num_tokens = s.num_tokens,
-          .num_experts = static_cast<int>(experts),
-          .num_groups = static_cast<int>(s.config.n_group),
-          .kept_groups = static_cast<int>(s.config.topk_group),
-          .k = static_cast<int>(s.config.num_experts_per_tok)});
-  return b.finish("moe.router_scores+group_ids+topk", fmt::format("{} x {}", s.num_tokens, experts), {}, kOtherBar);
-}
-KernelRow combine_row(const BenchStep& s) {
-  CountedLaunch b;
   const int64_t k = s.config.num_experts_per_tok;
-  std::vector<int32_t> rows(static_cast<size_t>(s.num_tokens * k));
-  std::iota(rows.begin(), rows.end(), 0);
-  combine(b.stream(),
-          {.expert_rows = b.tensor<gpu::bf16>(s.num_tokens * k * s.config.hidden_size),
-           .row_of_slot = b.numbers(rows),
-           .topk_ids = b.numbers(s.expert_ids),
-           .topk_weights = b.tensor<float>(s.num_tokens * k),
-           .shared = b.tensor<gpu::bf16>(s.num_tokens * s.config.hidden_size),
-           .out = b.tensor<gpu::bf16>(s.num_tokens * s.config.hidden_size),
-           .num_tokens = s.num_tokens,
-           .hidden = static_cast<int>(s.config.hidden_size),
-           .k = static_cast<int>(k)});
-  return b.finish("moe.routed+ffn", fmt::format("{} x {} x {}", s.num_tokens, k, s.config.hidden_size), {}, kOtherBar);
+  RowLaunch b(meter, s.row("moe.router_scores+group_ids+topk", fmt::format("{} x {}", s.num_tokens, experts)));
+  return launched(b,
+                  RouterArguments{.logits = b.tensor<float>(s.num_tokens * experts),
+                                  .bias = b.tensor<float>(experts),
+                                  .scores = b.tensor<float>(s.num_tokens * experts),
+                                  .group_ids = b.tensor<int32_t>(s.num_tokens * s.config.topk_group),
+                                  .topk_ids = b.tensor<int32_t>(s.num_tokens * k),
+                                  .topk_weights = b.tensor<float>(s.num_tokens * k),
+                                  .num_tokens = s.num_tokens,
+                                  .num_experts = static_cast<int>(experts),
+                                  .num_groups = static_cast<int>(s.config.n_group),
+                                  .kept_groups = static_cast<int>(s.config.topk_group),
+                                  .k = static_cast<int>(k)});
 }
+
+KernelRow align_row(const BenchStep& s, KernelMeter& meter) {
+  const int64_t experts = s.config.n_routed_experts;
+  const int64_t slots = s.num_tokens * s.config.num_experts_per_tok;
+  RowLaunch b(meter, s.row("moe.align", fmt::format("{} rows, {} experts", slots, experts)));
+  b.moves<int32_t>(slots);  // what is written of token_of_row
+  return launched(b,
+                  AlignArguments{.topk_ids = b.numbers(s.expert_ids),
+                                 .token_of_row = b.workspace<int32_t>(experts * s.num_tokens),
+                                 .num_valid = b.tensor<int32_t>(experts),
+                                 .row_of_slot = b.tensor<int32_t>(slots),
+                                 .num_tokens = s.num_tokens,
+                                 .num_experts = static_cast<int>(experts),
+                                 .k = static_cast<int>(s.config.num_experts_per_tok)});
+}
+
+// On as many rows of each expert as chose it.
+KernelRow expert_swiglu_row(const BenchStep& s, KernelMeter& meter) {
+  const int64_t experts = s.config.n_routed_experts;
+  const int64_t dim = s.config.moe_intermediate_size;
+  const int64_t slots = s.num_tokens * s.config.num_experts_per_tok;
+  RowLaunch b(meter, s.row("moe.expert.act", fmt::format("{} rows x {}", slots, dim)));
+  std::vector<int32_t> num_rows(static_cast<size_t>(experts));
+  for (const int32_t id : s.expert_ids) {
+    ++num_rows[static_cast<size_t>(id)];
+  }
+  b.moves<bf16>(slots * 2 * dim);
+  b.moves<fp8_e4m3>(slots * dim);
+  b.moves<float>(slots * num_scale_blocks(dim));
+  return launched(b,
+                  SwigluArguments{.gate_up = b.workspace<bf16>(experts * s.num_tokens * 2 * dim),
+                                  .num_rows = b.numbers(num_rows),
+                                  .codes = b.workspace<fp8_e4m3>(experts * s.num_tokens * dim),
+                                  .scales = b.workspace<float>(experts * num_scale_blocks(dim) * s.num_tokens),
+                                  .max_rows = s.num_tokens,
+                                  .num_groups = static_cast<int>(experts),
+                                  .dim = static_cast<int>(dim)});
+}
+
+KernelRow combine_row(const BenchStep& s, KernelMeter& meter) {
+  const int64_t k = s.config.num_experts_per_tok;
+  const int64_t hidden = s.config.hidden_size;
+  RowLaunch b(meter, s.row("moe.routed+ffn", fmt::format("{} x {} x {}", s.num_tokens, k, hidden)));
+  return launched(b,
+                  CombineArguments{.expert_rows = b.tensor<bf16>(s.num_tokens * k * hidden),
+                                   .row_of_slot = b.numbers(ascending<int32_t>(s.num_tokens * k)),
+                                   .topk_ids = b.numbers(s.expert_ids),
+                                   .topk_weights = b.tensor<float>(s.num_tokens * k),
+                                   .shared = b.tensor<bf16>(s.num_tokens * hidden),
+                                   .out = b.tensor<bf16>(s.num_tokens * hidden),
+                                   .num_tokens = s.num_tokens,
+                                   .hidden = static_cast<int>(hidden),
+                                   .k = static_cast<int>(k)});
+}
+
+// The largest of each row, without penalties.
+KernelRow sampler_row(const BenchStep& s, KernelMeter& meter) {
+  const int64_t rows = s.num_head_rows;
+  const int64_t vocab = s.config.vocab_size;
+  RowLaunch b(meter, s.row("sampler", fmt::format("{} x {}", rows, vocab)));
+  return launched(b,
+                  SamplerArguments{.logits = b.tensor<float>(rows * vocab),
+                                   .rows = b.numbers(std::vector<SamplerRow>(static_cast<size_t>(rows))),
+                                   .weights = b.workspace<double>(rows * vocab),
+                                   .tokens = b.tensor<int32_t>(rows),
+                                   .num_rows = rows,
+                                   .vocab = vocab});
+}
+
 }  // namespace tools

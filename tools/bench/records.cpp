@@ -2,12 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <cmath>
 #include <iterator>
 
 #include "model/dtype.hpp"
 #include "reference/simd/kernels.hpp"
+#include "simulator/error_summary.hpp"
 #include "tools/bench/machine.hpp"
 #include "version.hpp"
 
@@ -19,14 +18,6 @@ constexpr double kGiga = 1e9;
 
 std::string dtype_text(model::DType dtype) {
   return std::string(model::dtype_name(dtype));
-}
-
-// Between the neighbours of a sorted list.
-double quantile(const std::vector<double>& sorted, double share) {
-  const double place = share * static_cast<double>(sorted.size() - 1);
-  const auto below = static_cast<size_t>(place);
-  const size_t above = std::min(below + 1, sorted.size() - 1);
-  return std::lerp(sorted[below], sorted[above], place - static_cast<double>(below));
 }
 
 }  // namespace
@@ -59,9 +50,9 @@ std::vector<model::OpRecord> records_of(const std::vector<LinearRow>& rows) {
                        .flops = 2 * macs,
                        .weight_bytes = is_fp8 ? weights : kBf16Bytes * weights,
                        .activation_bytes = kBf16Bytes * row.num_tokens * (row.in_dim + row.out_dim),
-                       .time_us = quantile(row.seconds, 0.5) * kUsPerS,
-                       .time_us_p10 = quantile(row.seconds, 0.1) * kUsPerS,
-                       .time_us_p90 = quantile(row.seconds, 0.9) * kUsPerS,
+                       .time_us = simulator::quantile(row.seconds, 0.5) * kUsPerS,
+                       .time_us_p10 = simulator::quantile(row.seconds, 0.1) * kUsPerS,
+                       .time_us_p90 = simulator::quantile(row.seconds, 0.9) * kUsPerS,
                        .repetitions = std::ssize(row.seconds)});
   }
   return records;

@@ -12,4 +12,14 @@ std::unique_ptr<gpu::Backend> open_cuda() {
   model::throw_input_error("--device cuda: {}", why_no_cuda());
 }
 
+std::string cuda_name() {
+  model::throw_input_error("--device cuda: {}", why_no_cuda());
+}
+
+std::vector<double> time_on_cuda(gpu::Backend& /*device*/,
+                                 const std::function<void()>& /*work*/,
+                                 int /*num_repetitions*/) {
+  model::throw_input_error("--device cuda: {}", why_no_cuda());
+}
+
 }  // namespace tools

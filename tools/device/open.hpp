@@ -1,8 +1,10 @@
 // The devices that --device names, and how an emulated one behaves.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "gpu/engine/backend.hpp"
 
@@ -22,5 +24,9 @@ gpu::emulation::Options emulation_options(const DeviceFlags& flags, int num_thre
 // Why there is no GPU that this program can use; empty: there is one. open_cuda.cpp, or no_cuda.cpp in a program built without nvcc.
 std::string why_no_cuda();
 std::unique_ptr<gpu::Backend> open_cuda();
+// As CUDA names the device that open_cuda() opens.
+std::string cuda_name();
+// Microseconds of `work`'s launches on a device of open_cuda(), each from a cold L2 (gpu/engine/cuda_backend.hpp).
+std::vector<double> time_on_cuda(gpu::Backend& device, const std::function<void()>& work, int num_repetitions);
 
 }  // namespace tools

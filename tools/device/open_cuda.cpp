@@ -12,4 +12,12 @@ std::unique_ptr<gpu::Backend> open_cuda() {
   return gpu::make_cuda_backend();
 }
 
+std::string cuda_name() {
+  return gpu::cuda_device_name();
+}
+
+std::vector<double> time_on_cuda(gpu::Backend& device, const std::function<void()>& work, int num_repetitions) {
+  return gpu::time_on_cuda(device, work, num_repetitions);
+}
+
 }  // namespace tools
