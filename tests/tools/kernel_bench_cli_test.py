@@ -52,20 +52,13 @@ class KernelBenchTest(unittest.TestCase):
         self.assertEqual(row["minimum_bytes"], weight + moved)
 
     def test_prefill_reads_expanded_keys(self):
-        tokens = 16
+        tokens = 4
         row = self.row("attn.lse+context", "--preset", "prefill", "--tokens", tokens)
         pairs = tokens * (tokens + 1) // 2
         self.assertEqual(row["flops"], 2 * pairs * HEADS * (NOPE + ROPE + V))
         moved = 2 * (HEADS * (NOPE + ROPE + NOPE + V + V) + ROPE) + 4 * HEADS
         self.assertEqual(row["minimum_bytes"], tokens * moved + 4 * 6)
         self.assertIsNone(row["bar"])
-
-    def test_decode_and_prefill_differ_in_attention_alone(self):
-        names = {
-            preset: {row["op"] for row in self.rows("--preset", preset, "--tokens", 1, "--context", 1, "--filter", "o_proj")}
-            for preset in ("decode", "prefill")
-        }
-        self.assertEqual(names["decode"], names["prefill"])
 
     def refused(self, *arguments, says):
         result = bench(*arguments)

@@ -65,22 +65,21 @@ KernelRow bf16_row(const BenchStep& s,
   const bool in_f32 = batches == 1;
   const int64_t y_len = num_rows * batches * shape.out_dim;
   b.moves<bf16>(num_rows * batches * shape.in_dim);
-  const Bf16LinearArguments arguments{
-      .x = b.workspace<bf16>(num_rows * batches * x_len),
-      .weight = b.workspace<bf16>(batches * shape.out_dim * shape.in_dim),
-      .y_f32 = in_f32 ? b.tensor<float>(y_len) : nullptr,
-      .y_bf16 = in_f32 ? nullptr : b.tensor<bf16>(y_len),
-      .partial_sums = b.workspace<float>(splits * y_len),
-      .arrivals = b.zeros(linear_num_tiles(num_rows, shape.out_dim, batches)),
-      .num_tokens = num_rows,
-      .x_stride = batches * x_len,
-      .x_batch_stride = x_len,
-      .y_stride = batches * shape.out_dim,
-      .y_batch_stride = shape.out_dim,
-      .out_dim = shape.out_dim,
-      .in_dim = shape.in_dim,
-      .num_batches = static_cast<int>(batches),
-      .num_splits = splits};
+  const Bf16LinearArguments arguments{.x = b.workspace<bf16>(num_rows * batches * x_len),
+                                      .weight = b.workspace<bf16>(batches * shape.out_dim * shape.in_dim),
+                                      .y_f32 = in_f32 ? b.tensor<float>(y_len) : nullptr,
+                                      .y_bf16 = in_f32 ? nullptr : b.tensor<bf16>(y_len),
+                                      .partial_sums = b.workspace<float>(splits * y_len),
+                                      .arrivals = b.zeros(linear_num_tiles(num_rows, shape.out_dim, batches)),
+                                      .num_tokens = num_rows,
+                                      .x_stride = batches * x_len,
+                                      .x_batch_stride = x_len,
+                                      .y_stride = batches * shape.out_dim,
+                                      .y_batch_stride = shape.out_dim,
+                                      .out_dim = shape.out_dim,
+                                      .in_dim = shape.in_dim,
+                                      .num_batches = static_cast<int>(batches),
+                                      .num_splits = splits};
   return b.measure([&] { b.device().launch(arguments); });
 }
 
@@ -92,10 +91,10 @@ KernelRow expert_row(const BenchStep& s,
                      bool gathers) {
   const int64_t experts = s.config.n_routed_experts;
   const int64_t k = s.config.num_experts_per_tok;
-  KernelRow row = s.row(
-      op,
-      fmt::format("{} rows, {} experts, {} x {}", s.num_tokens * k, s.num_chosen, shape.out_dim, shape.in_dim),
-      ids);
+  KernelRow row =
+      s.row(op,
+            fmt::format("{} rows, {} experts, {} x {}", s.num_tokens * k, s.num_chosen, shape.out_dim, shape.in_dim),
+            ids);
   row.dtype = fp8_name();
   row.bar = s.weight_bar();
   RowLaunch b(meter, row);

@@ -20,9 +20,7 @@ class RowList {
     add("embed", embed_row);
     add("attn_norm", norm_row);
     attention();
-    fp8("mlp.gate+up",
-        {"layer.0.mlp.gate", "layer.0.mlp.up"},
-        {2 * config.intermediate_size, config.hidden_size});
+    fp8("mlp.gate+up", {"layer.0.mlp.gate", "layer.0.mlp.up"}, {2 * config.intermediate_size, config.hidden_size});
     add("mlp.act", swiglu_row);
     fp8("ffn", {"layer.0.ffn"}, {config.hidden_size, config.intermediate_size});
     bf16("moe.router_logits", "layer.3.moe.router_logits", 1, {config.n_routed_experts, config.hidden_size});
@@ -34,9 +32,7 @@ class RowList {
             true);
     add("moe.expert.act", expert_swiglu_row);
     experts("moe.expert.down", {"layer.3.moe.expert.*"}, {config.hidden_size, moe_dim}, false);
-    fp8("moe.shared.gate+up",
-        {"layer.3.moe.shared.gate", "layer.3.moe.shared.up"},
-        {2 * moe_dim, config.hidden_size});
+    fp8("moe.shared.gate+up", {"layer.3.moe.shared.gate", "layer.3.moe.shared.up"}, {2 * moe_dim, config.hidden_size});
     fp8("moe.shared", {"layer.3.moe.shared"}, {config.hidden_size, moe_dim});
     add("moe.routed+ffn", combine_row);
     rows_.push_back({"logits", [this, &config](const std::string& op) {

@@ -61,9 +61,7 @@ KernelRow embed_row(const BenchStep& s, KernelMeter& meter) {
 
 KernelRow norm_row(const BenchStep& s, KernelMeter& meter) {
   RowLaunch b(meter,
-              s.row("attn_norm",
-                    fmt::format("{} x {}", s.num_tokens, s.config.hidden_size),
-                    {"layer.3.attn_norm"}));
+              s.row("attn_norm", fmt::format("{} x {}", s.num_tokens, s.config.hidden_size), {"layer.3.attn_norm"}));
   const int64_t len = s.num_tokens * s.config.hidden_size;
   return launched(b,
                   RmsNormArguments{.x = b.tensor<bf16>(len),
@@ -132,29 +130,29 @@ KernelRow absorbed_row(const BenchStep& s, KernelMeter& meter) {
   row.kv_bytes = s.row("", "", {"layer.3.attn.probs"}).kv_bytes;  // both read the same rows
   RowLaunch b(meter, row);
   const std::vector<int32_t> num_keys(static_cast<size_t>(s.num_tokens), static_cast<int32_t>(s.context_len));
-  return launched(b,
-                  LatentAttentionArguments{
-                      .q_latent = b.tensor<bf16>(rows * latent),
-                      .q_rope = b.tensor<bf16>(rows * s.config.qk_rope_head_dim),
-                      .cache = b.workspace<bf16>(s.num_tokens * pages * kPageLen * s.config.latent_dim()),
-                      .block_table = b.numbers(ascending<int32_t>(s.num_tokens * pages)),
-                      .num_keys = b.numbers(num_keys),
-                      .first_token = b.numbers(ascending<int32_t>(s.num_tokens + 1)),
-                      .first_split = b.workspace<int32_t>(s.num_tokens + 1),
-                      .split_sequence = b.workspace<int32_t>(splits),
-                      .partial_o = b.workspace<float>(splits * heads * latent),
-                      .partial_stats = b.workspace<float>(splits * heads * 2),
-                      .o_latent = b.tensor<bf16>(rows * latent),
-                      .lse = b.tensor<float>(rows),
-                      .num_sequences = static_cast<int>(s.num_tokens),
-                      .max_pages = static_cast<int>(pages),
-                      .max_splits = static_cast<int>(splits),
-                      .max_new = 1,
-                      .pages_per_split = pages_per_split,
-                      .num_heads = static_cast<int>(heads),
-                      .kv_lora = static_cast<int>(latent),
-                      .rope = static_cast<int>(s.config.qk_rope_head_dim),
-                      .scale = 0.1f});
+  return launched(
+      b,
+      LatentAttentionArguments{.q_latent = b.tensor<bf16>(rows * latent),
+                               .q_rope = b.tensor<bf16>(rows * s.config.qk_rope_head_dim),
+                               .cache = b.workspace<bf16>(s.num_tokens * pages * kPageLen * s.config.latent_dim()),
+                               .block_table = b.numbers(ascending<int32_t>(s.num_tokens * pages)),
+                               .num_keys = b.numbers(num_keys),
+                               .first_token = b.numbers(ascending<int32_t>(s.num_tokens + 1)),
+                               .first_split = b.workspace<int32_t>(s.num_tokens + 1),
+                               .split_sequence = b.workspace<int32_t>(splits),
+                               .partial_o = b.workspace<float>(splits * heads * latent),
+                               .partial_stats = b.workspace<float>(splits * heads * 2),
+                               .o_latent = b.tensor<bf16>(rows * latent),
+                               .lse = b.tensor<float>(rows),
+                               .num_sequences = static_cast<int>(s.num_tokens),
+                               .max_pages = static_cast<int>(pages),
+                               .max_splits = static_cast<int>(splits),
+                               .max_new = 1,
+                               .pages_per_split = pages_per_split,
+                               .num_heads = static_cast<int>(heads),
+                               .kv_lora = static_cast<int>(latent),
+                               .rope = static_cast<int>(s.config.qk_rope_head_dim),
+                               .scale = 0.1f});
 }
 
 KernelRow gather_row(const BenchStep& s, KernelMeter& meter) {

@@ -108,7 +108,7 @@ void print_times(const std::vector<KernelRow>& rows, const std::string& device) 
 }
 
 void write_records(const std::string& path, const std::vector<KernelRow>& rows, const std::string& device) {
-  model::OpRecordFile file{.header = {"engine=kernels one by one, cold L2"}};
+  model::OpRecordFile file{.header = {"engine=kernels one by one, cold L2"}, .records = {}};
   for (const KernelRow& row : rows) {
     file.records.push_back({.op = "bench.v3." + row.op,
                             .kind = row.kind,
