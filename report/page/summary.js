@@ -228,7 +228,11 @@ function timeColumns(scenario, us, rows) {
       title: series.title,
       unit: series.source === 'simulated' ? `${unit.name}, share of module` : unit.name,
       get: row => us(row)[i],
-      show: row => us(row)[i] === null || us(row)[i] === undefined ? '-' : digits(us(row)[i] / unit.divisor),
+      show: row => {
+        const time = us(row)[i];
+        if (time === null || time === undefined) return '-';
+        return time === 0 && series.source === 'simulated' ? 'hidden' : digits(time / unit.divisor);
+      },
       sum: true,
       showSum: (rows, total) => total > 0 ? digits(total / unit.divisor) : '-'
     };
@@ -242,8 +246,8 @@ function journeySection(scenario) {
       'div', {},
       el('p', {class: 'what'},
          `The way of one ${scenario.phase} step through the model, stages one after another. The limit of the whole step ` +
-             'above may hide exchange behind computing. Times are of the slowest rank; GPU and CPU clocks are never ' +
-             'divided by one another.'),
+             'above may hide exchange behind computing, and so does the simulator where it says hidden. Times are of ' +
+             'the slowest rank; GPU and CPU clocks are never divided by one another.'),
       sharesNotice(scenario),
       makeTable({
         id: 'journey-table',
