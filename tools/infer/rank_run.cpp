@@ -95,7 +95,10 @@ class RankRun {
           const model::ParallelLayout& layout,
           const model::WeightSource& weights,
           const std::vector<reference::Request>& requests)
-      : flags_(flags), plan_(model::parallel_plan(weights.config(), layout)), weights_(weights), requests_(requests) {}
+      : flags_(flags),
+        plan_(model::parallel_plan(weights.config(), layout, expert_slots_of(flags.layout, weights.config(), layout))),
+        weights_(weights),
+        requests_(requests) {}
 
   // Returns the result of all ranks on the first one.
   std::optional<DeviceResult> run(gpu::comm::Communicator& world,
@@ -140,6 +143,8 @@ class RankRun {
     const gpu::SchedulerOptions scheduling{.chunk_len = flags_.chunk_len, .num_drafts = flags_.num_drafts};
     auto options = engine_options(flags_, requests_, scheduling);
     options.layout = plan_.layout;
+    options.num_micro_batches = flags_.num_micro_batches;
+    options.expert_of_slot = plan_.expert_of_slot;
     options.world = &world;
     options.on_plan = [&](const std::string& text) {
       const std::lock_guard lock(mutex_);
