@@ -46,6 +46,37 @@ class Ranks(unittest.TestCase):
         for rank in range(4):  # each says what it holds
             self.assertIn(f"rank {rank} (dp {rank // 2}, tp {rank % 2}): device memory: weights", result.stderr)
 
+    def test_cut_experts_shared_rows_copies_and_micro_batches_give_the_ids_of_one_rank(self):
+        for layout in (
+            ["--tp", "4", "--ep", "1", "--sp"],
+            ["--tp", "2", "--ep", "4", "--sp", "--redundant-experts", "4"],
+            ["--pp", "3", "--micro-batches", "2"],
+        ):
+            with self.subTest(layout=layout):
+                result = run([*INFER, "--max-new-tokens", "4", *layout])
+                self.assertEqual(result.returncode, 0, result.stderr)
+                self.assertEqual(result.stdout, self.ids)
+
+    def test_a_placement_of_the_simulator_is_read_in_both_forms(self):
+        mini = str(pathlib.Path(__file__).parents[2] / "golden/data/mini/checkpoint")
+        files = [str(pathlib.Path(self.folder.name) / name) for name in ("sglang.json", "vllm.json")]
+        written = run([str(BIN / "dsv3-sim"), "skew", "--model", mini, "--ep", "4", "--batch", "8", "--steps", "1",
+                       "--redundant-experts", "4", "--write-sglang", files[0], "--write-vllm", files[1]])  # fmt: skip
+        self.assertEqual(written.returncode, 0, written.stderr)
+        infer = [str(BIN / "dsv3-infer"), "--checkpoint", mini, "--device", "emulated", "--prompt-ids", "260,584,270,341"]
+        infer += ["--max-new-tokens", "4", "--mtp", "1"]
+        expected = run(infer).stdout
+        for file in files:
+            result = run([*infer, "--dp", "4", "--placement", file])
+            self.assertEqual(result.returncode, 0, result.stderr)
+            self.assertEqual(result.stdout, expected)
+        document = json.loads(pathlib.Path(files[0]).read_text())
+        document["physical_to_logical_map"][-1][3] = "many"
+        pathlib.Path(files[0]).write_text(json.dumps(document))
+        result = run([*infer, "--dp", "4", "--placement", files[0]])
+        self.assertEqual(result.returncode, 2, result.stderr)
+        self.assertIn("sglang.json: physical_to_logical_map 2: expected a list of experts", result.stderr)
+
     def test_processes_give_the_ids_of_one_rank(self):
         layout = ["--comm", "mpi", "--tp", "2", "--ep", "4"]
         result = run(["mpirun", "-np", "4", *INFER, "--max-new-tokens", "4", *layout], env=MPI_ENVIRONMENT)
@@ -54,15 +85,20 @@ class Ranks(unittest.TestCase):
 
     def test_verify_passes_on_ranks(self):
         verify = [str(BIN / "dsv3-verify"), "--golden", self.golden, "--device", "emulated"]
-        result = run([*verify, "--ranks", "8", "--dp", "8", "--ep", "8"])
-        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
-        self.assertIn("PASS", result.stdout)
+        for layout in (["--ranks", "8", "--dp", "8", "--ep", "8"], ["--tp", "4", "--ep", "2", "--sp"], ["--dp", "3", "--redundant-experts", "2"]):
+            with self.subTest(layout=layout):
+                result = run([*verify, *layout])
+                self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+                self.assertIn("PASS", result.stdout)
 
     def test_layouts_that_do_not_fit_are_refused_in_one_line(self):
         for options, words in (
             (["--tp", "3"], "does not divide"),
             (["--tp", "2", "--ranks", "5"], "5 ranks, but tp 2 * dp 2 * pp 1 are 4"),
-            (["--tp", "2", "--ep", "1"], "expected ep 2 or more"),
+            (["--tp", "4", "--ep", "2", "--redundant-experts", "2"], "not below tp"),
+            (["--dp", "4", "--redundant-experts", "2"], "--redundant-experts 4"),
+            (["--dp", "4", "--placement", "/nowhere.json"], "/nowhere.json: expected a JSON file there"),
+            (["--dp", "4", "--sp"], "sequence_parallel needs tp above 1"),
             (["--pp", "4"], "exceeds the 3 layers"),
             (["--dp", "2", "--trace", "ops.csv"], "--trace goes with one rank"),
             (["--dp", "2", "cpu"], "the reference is one rank"),
