@@ -23,7 +23,7 @@ constexpr double kRoceExtraUs = 1.9;         // cross-leaf 5.6 against 3.7 us, a
 constexpr int64_t kFittedExperts = 256;
 constexpr double kOverlapCopies = 168;  // 24 tokens of 7 remote copies
 
-constexpr std::array<std::pair<AllToAllBackend, std::string_view>, 7> kBackends{{
+constexpr std::array<std::pair<AllToAllBackend, std::string_view>, 8> kBackends{{
     {AllToAllBackend::kDeepEpLowLatency, "deepep-ll"},
     {AllToAllBackend::kDeepEpLowLatencyDedup, "deepep-ll-dedup"},
     {AllToAllBackend::kDeepEpNormal, "deepep-normal"},
@@ -31,6 +31,7 @@ constexpr std::array<std::pair<AllToAllBackend, std::string_view>, 7> kBackends{
     {AllToAllBackend::kNvlinkOneSided, "nvlink-one-sided"},
     {AllToAllBackend::kNvlinkTwoSided, "nvlink-two-sided"},
     {AllToAllBackend::kAllGatherReduceScatter, "allgather"},
+    {AllToAllBackend::kFused, "fused"},
 }};
 
 // The fit of this GPU, or of the one whose NVLink is closest.
@@ -91,6 +92,13 @@ AllToAllBackend parse_backend(std::string_view name) {
     model::throw_input_error("all-to-all back end {}: expected {}", model::printable(std::string(name)), names());
   }
   return found->first;
+}
+
+void check_has_phases(AllToAllBackend backend) {
+  if (backend == AllToAllBackend::kFused) {
+    model::throw_input_error(
+        "fused: its dispatch and combine are inside the experts' kernel; skew and estimate time it whole");
+  }
 }
 
 NetworkLink parse_link(std::string_view name) {
@@ -183,6 +191,11 @@ AllToAll::AllToAll(const AllToAllSetup& setup) {
       basis_ = {.source = "modelled: bytes after deduplication at the rates of DeepEP low latency; no table",
                 .interval_frac = kModelledInterval};
       break;
+    case AllToAllBackend::kFused:
+      basis_ = {
+          .source = "modelled: bytes after deduplication at the rates of DeepEP low latency, behind products; no table",
+          .interval_frac = kModelledInterval};
+      break;
     case AllToAllBackend::kDeepEpNormal:
       // aiconfigurator wideep_deepep_normal_perf: H100 EP8, EP16, EP32 and B200, GB200, 20 to 24 SMs. EP64 is left out (congested).
       dispatch_ = {.fixed_us = num_nodes_ > 1 ? 1.5 + 124 * remote_frac + roce_us : 29 + blackwell_extra_us,
@@ -233,6 +246,10 @@ AllToAll::AllToAll(const AllToAllSetup& setup) {
       basis_ = {.source = "modelled: 0.8 of the links; no table", .interval_frac = kModelledInterval};
       break;
   }
+}
+
+double AllToAll::fused_us(const TierCopies& copies, double compute_us) const {
+  return dispatch_.fixed_us + std::max(0.0, dispatch_wire_us(copies) + combine_wire_us(copies) - compute_us);
 }
 
 double AllToAll::wire_us(const Phase& phase, const TierCopies& copies) {

@@ -18,14 +18,17 @@ enum class AllToAllBackend {
   kNvlinkOneSided,         // TensorRT-LLM, inside one NVLink domain: one copy a rank
   kNvlinkTwoSided,
   kAllGatherReduceScatter,  // every rank gets every token, whatever it needs
+  kFused,                   // dispatch, experts and combine in one kernel: bytes hide behind products, tile by tile
 };
 
 enum class NetworkLink { kInfiniBand, kRoce };
 
-// "deepep-ll", "deepep-ll-dedup", "deepep-normal", "deepep-v2", "nvlink-one-sided", "nvlink-two-sided", "allgather".
+// "deepep-ll", "deepep-ll-dedup", "deepep-normal", "deepep-v2", "nvlink-one-sided", "nvlink-two-sided", "allgather", "fused".
 std::string_view backend_name(AllToAllBackend backend);
 // Throws InputError with the names.
 AllToAllBackend parse_backend(std::string_view name);
+// Throws InputError for a back end whose dispatch and combine are no kernels of their own.
+void check_has_phases(AllToAllBackend backend);
 // "infiniband" or "ib", "roce". Throws InputError.
 NetworkLink parse_link(std::string_view name);
 
@@ -69,6 +72,9 @@ class AllToAll {
   [[nodiscard]] int64_t ranks_per_node() const { return ranks_per_node_; }
   [[nodiscard]] double dispatch_bytes_per_copy() const { return dispatch_.bytes_per_copy; }
   [[nodiscard]] double combine_bytes_per_copy() const { return combine_.bytes_per_copy; }
+
+  // What a fused kernel adds to `compute_us` of products: one start, and what of both phases' bytes does not hide behind them.
+  [[nodiscard]] double fused_us(const TierCopies& copies, double compute_us) const;
 
   // The bytes of a phase alone, without the fixed part.
   [[nodiscard]] double dispatch_wire_us(const TierCopies& copies) const { return wire_us(dispatch_, copies); }

@@ -127,6 +127,7 @@ std::vector<Table> alltoall_tables(const DescribedModel& described, const AllToA
                           {"wait_us", "waiting", "us mean", 1, 1},
                           {"source", "source", "", 1, -1, true}}};
   for (const AllToAllBackend backend : options.backends) {
+    check_has_phases(backend);
     for (const int64_t ep : options.eps) {
       const AllToAll all_to_all({.hardware = options.hardware,
                                  .backend = backend,

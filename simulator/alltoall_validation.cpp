@@ -175,6 +175,7 @@ std::string hardware_of_gpu_name(const std::string& gpu) {
 }
 
 AllToAllPrediction predict(const AllToAllRow& row, AllToAllBackend backend, NetworkLink link) {
+  check_has_phases(backend);
   Hardware hardware = load_hardware(hardware_of_gpu_name(row.gpu));
   if (row.num_nodes > row.num_ranks) {
     model::throw_input_error(

@@ -153,7 +153,7 @@ std::vector<ChosenFit> choose_fits(const std::vector<Calibration>& calibrations,
         const Hardware other = load_hardware(calibration.gpu);
         distance =
             1e-6 + std::abs(balance(other) - balance(hardware)) +
-            kOtherGeneration * std::abs(static_cast<int>(generation(other)) - static_cast<int>(generation(hardware)));
+            kOtherGeneration * std::abs(static_cast<int>(other.generation) - static_cast<int>(hardware.generation));
       }
       if (best == nullptr || distance < best_distance) {
         best = &*fit;

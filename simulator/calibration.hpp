@@ -32,7 +32,8 @@ struct ChosenFit {
   std::string measured_on;   // the GPU whose constants these are
   bool is_borrowed = false;  // from another GPU: fractions of the peak carry over, fixed times as they are
   std::shared_ptr<const OpTable> table =
-      {};  // measured rows that answer in place of the constants; null: the constants do
+      {};                    // measured rows that answer in place of the constants; null: the constants do
+  std::string what_if = {};  // what a what-if did to the constants, for whoever reads the answer
 };
 
 // One call of an op. With axes (op_axes()) a table can answer, without (all 0) only the constants do.

@@ -158,6 +158,7 @@ DeploymentRequest with_preset(DeploymentRequest request) {
   }
   fill(request.redundant_experts, fields, "redundant_experts", count("redundant_experts"));
   fill(request.shared_expert, fields, "shared_expert", text("shared_expert"));
+  fill(request.comm_sms, fields, "comm_sms", count("comm_sms"));
   fill(request.skew, fields, "skew", text("skew"));
   request.eplb = request.eplb || fields.boolean_or("eplb", false);
   request.two_batch_overlap = request.two_batch_overlap || fields.boolean_or("two_batch_overlap", false);

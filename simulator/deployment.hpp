@@ -34,6 +34,7 @@ struct DeploymentRequest {
   std::optional<std::string> shared_expert = {};  // "replicated", "sharded", "routed"
   std::optional<int64_t> dense_tp = {};
   std::optional<std::string> skew = {};  // a text of parse_skew()
+  std::optional<int64_t> comm_sms = {};  // of HardwareChanges; a preset may say it
   bool two_batch_overlap = false;
   bool no_cuda_graph = false;
   bool early_engine = false;

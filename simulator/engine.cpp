@@ -100,7 +100,7 @@ EngineProfile load_engine(const std::string& name) {
 
 bool is_measured_on(const EngineProfile& engine, const Hardware& hardware) {
   return engine.measured_on == "any" || engine.measured_on == hardware.name ||
-         (engine.measured_on == "blackwell" && generation(hardware) == Generation::kBlackwell);
+         (engine.measured_on == "blackwell" && hardware.generation == Generation::kBlackwell);
 }
 
 }  // namespace simulator

@@ -38,8 +38,8 @@ double max_over_mean(const std::vector<double>& loads);
 Placement improved_placement(const std::vector<double>& load, const Placement& start);
 
 // The V3 report's dynamic redundancy: every rank hosts `num_hosted` experts, of which at most `num_active` compute in a step. Hosting
-// is EPLB's global placement with num_ranks * num_hosted slots; each step then activates, greedily by remaining load per active copy,
-// `num_active` of them. Returns the active slots as a placement with num_active slots a rank.
+// is EPLB's global placement with num_ranks * num_hosted slots; each step then decides how many copies of each expert compute, by its
+// load, and gives the heaviest copies first the lightest rank that hosts them, `num_active` on a rank. Returns the active slots as a placement with num_active slots a rank.
 Placement dynamic_redundancy(const std::vector<double>& hosted_load,
                              const std::vector<double>& step_load,
                              int64_t num_ranks,

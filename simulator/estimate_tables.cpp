@@ -31,6 +31,10 @@ std::string bottleneck(const Serving& serving) {
   return fmt::format("{}: {}", info.group, info.name);
 }
 
+double sum_ms(const StepCost& step, std::initializer_list<StepPart> parts) {
+  return step.sum_us(std::span(parts)) / kUsPerMs;
+}
+
 std::string source_of(const StepLeaf& leaf, const std::vector<ChosenFit>& fits, const char* engine) {
   if (!leaf.family) {
     return leaf.source.empty() ? engine : std::string(leaf.source);
@@ -94,6 +98,7 @@ Table explain_table(const char* name, const char* title, const StepCost& cost, c
 
 std::vector<Table> estimate_tables(const Deployment& deployment, const Serving& serving, const StepSpread& spread) {
   const RankLayout& rank = deployment.decode.rank;
+  const double exchange_ms = sum_ms(serving.step, {StepPart::kDispatch, StepPart::kCombine});
   Table record{.name = "estimate",
                .title = fmt::format(
                    "{} with {} on {} GPUs", deployment.hardware.title, deployment.engine.name, deployment.num_gpus()),
@@ -103,14 +108,19 @@ std::vector<Table> estimate_tables(const Deployment& deployment, const Serving& 
                            {"tpot_ms", "time per token", "ms", 1, 2},
                            {"tpot_low_ms", "  90 % interval from", "ms", 1, 2},
                            {"tpot_high_ms", "  to", "ms", 1, 2},
-                           {"tpot_p99_ms", "  p99 over requests", "ms", 1, 2},
+                           {"tpot_p50_ms", "  p50 over requests", "ms", 1, 2},
+                           {"tpot_p99_ms", "  p99", "ms", 1, 2},
                            {"step_ms", "  of it the step", "ms", 1, 2},
                            {"stall_ms", "  of it waiting for prefill", "ms", 1, 2},
+                           {"exchange_ms", "  dispatch and combine in a step", "ms", 1, 2},
+                           {"exchange_share_pct", "    share of it", "%", 1, 1},
+                           {"hidden_ms", "    of it hidden by two-batch overlap", "ms", 1, 2},
                            {"step_p50_ms", "  a decode step, p50", "ms", 1, 2},
                            {"step_p90_ms", "  p90", "ms", 1, 2},
                            {"step_p99_ms", "  p99", "ms", 1, 2},
                            {"ttft_ms", "time to first token", "ms", 1, 1},
                            {"prompt_ms", "  of it the prompt alone", "ms", 1, 1},
+                           {"prompt_tokens_per_s_per_gpu", "prompt tokens/s a prefilling GPU", {}, 1, 1},
                            {"tokens_per_s_per_gpu", "tokens/s a GPU", {}, 1, 1},
                            {"tokens_per_s_per_user", "tokens/s a user", {}, 1, 1},
                            {"requests_per_s", "requests/s", {}, 1, 2},
@@ -128,14 +138,19 @@ std::vector<Table> estimate_tables(const Deployment& deployment, const Serving& 
               serving.tpot_ms,
               serving.tpot_low_ms,
               serving.tpot_high_ms,
+              serving.tpot_p50_ms,
               serving.tpot_p99_ms,
               serving.step_ms,
               serving.stall_ms,
+              exchange_ms,
+              100 * exchange_ms * kUsPerMs / serving.step.total_us,
+              -sum_ms(serving.step, {StepPart::kHidden}),
               spread.p50_ms,
               spread.p90_ms,
               spread.p99_ms,
               serving.ttft_ms,
               serving.prompt.total_us / kUsPerMs,
+              serving.prompt_tokens_per_s_per_gpu,
               serving.tokens_per_s_per_gpu,
               serving.tokens_per_s_per_user,
               serving.requests_per_s,

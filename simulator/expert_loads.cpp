@@ -187,7 +187,8 @@ Loads checked(Loads loads, const std::string& where) {
 std::vector<std::vector<double>> read_expert_loads(const std::filesystem::path& path) {
   if (path.extension() == ".pt") {
     model::throw_input_error(
-        "{}: write it as JSON first: python3 -c \"import json, sys, torch; d = torch.load(sys.argv[1]); "
+        "{}: write it as JSON first (recorder mode stat or stat_approx): python3 -c \"import json, sys, torch; d = "
+        "torch.load(sys.argv[1]); "
         "json.dump(dict(logical_count=d['logical_count'].tolist()), open(sys.argv[2], 'w'))\" IN.pt OUT.json",
         path.string());
   }

@@ -41,6 +41,14 @@ Figure required_figure(model::JsonFields& fields, const std::string& key) {
   return *figure;
 }
 
+Generation generation_of(const Hardware& hardware) {
+  constexpr double kBlackwellNvlink = 800;
+  if (!hardware.fp8_dense_tflops) {
+    return Generation::kBeforeFp8;
+  }
+  return hardware.nvlink_gb_per_s.value >= kBlackwellNvlink ? Generation::kBlackwell : Generation::kHopper;
+}
+
 }  // namespace
 
 Hardware parse_hardware(std::string_view json_text, const std::string& name, const std::string& origin) {
@@ -58,6 +66,7 @@ Hardware parse_hardware(std::string_view json_text, const std::string& name, con
                     .nvlink_gb_per_s = required_figure(fields, "nvlink_gb_per_s"),
                     .nvlink_domain_gpus = required_figure(fields, "nvlink_domain_gpus"),
                     .nic_gb_per_s = required_figure(fields, "nic_gb_per_s")};
+  hardware.generation = generation_of(hardware);
   const double domain = hardware.nvlink_domain_gpus.value;
   if (domain > 1 << 20 || domain != static_cast<double>(static_cast<int64_t>(domain))) {
     fields.refuse("nvlink_domain_gpus", "expected a whole number of GPUs");
@@ -83,14 +92,6 @@ const std::vector<Hardware>& built_in_hardware() {
 }
 
 }  // namespace
-
-Generation generation(const Hardware& hardware) {
-  constexpr double kBlackwellNvlink = 800;
-  if (!hardware.fp8_dense_tflops) {
-    return Generation::kBeforeFp8;
-  }
-  return hardware.nvlink_gb_per_s.value >= kBlackwellNvlink ? Generation::kBlackwell : Generation::kHopper;
-}
 
 std::string built_in_hardware_names() {
   std::string names;

@@ -13,6 +13,9 @@ struct Figure {
   std::string source;
 };
 
+// Kernels are written for a generation: what they reach of the peaks carries over best within one.
+enum class Generation { kBeforeFp8, kHopper, kBlackwell };
+
 struct Hardware {
   std::string name;  // as the user gave it
   std::string title;
@@ -23,12 +26,9 @@ struct Hardware {
   Figure nvlink_gb_per_s;     // one direction
   Figure nvlink_domain_gpus;  // GPUs that reach one another over NVLink
   Figure nic_gb_per_s;        // network of one GPU, one direction
+  // By what the file says: FP8, and NVLink of 800 GB/s or more. A what-if with other rates keeps its generation.
+  Generation generation = Generation::kBeforeFp8;
 };
-
-// Kernels are written for a generation: what they reach of the peaks carries over best within one.
-enum class Generation { kBeforeFp8, kHopper, kBlackwell };
-// By what the hardware has: FP8, and NVLink of 800 GB/s or more.
-Generation generation(const Hardware& hardware);
 
 // The text of a hardware file: one object with "title" and, under the names above, {"value": number, "source": text}. `origin`
 // opens every message. Throws InputError naming the field.

@@ -34,8 +34,8 @@ std::string repository_of(const std::string& model) {
 }
 
 // Flags: sgl-project/sglang, python/sglang/srt/server_args.py. tp counts all ranks there, also those of the dp groups.
-std::string sglang_command(const Deployment& deployment, const std::string& model_path) {
-  const RankLayout& rank = deployment.decode.rank;
+std::string sglang_command(const Deployment& deployment, bool is_prefill, const std::string& model_path) {
+  const RankLayout& rank = is_prefill ? deployment.prefill->rank : deployment.decode.rank;
   const model::ParallelLayout& layout = rank.layout;
   const int64_t ranks = layout.stage_len();
   std::vector<std::string> parts{
@@ -48,7 +48,8 @@ std::string sglang_command(const Deployment& deployment, const std::string& mode
     parts.push_back(fmt::format("--dp-size {} --enable-dp-attention --enable-dp-lm-head", layout.dp));
   }
   if (layout.ep > layout.tp) {
-    parts.emplace_back("--moe-a2a-backend deepep --deepep-mode auto");
+    const char* mode = !deployment.prefill ? "auto" : is_prefill ? "normal" : "low_latency";
+    parts.push_back(fmt::format("--moe-a2a-backend deepep --deepep-mode {}", mode));
   } else if (layout.ep > 1) {
     parts.push_back(fmt::format("--ep-size {}", layout.ep));
   }
@@ -74,8 +75,13 @@ std::string sglang_command(const Deployment& deployment, const std::string& mode
   if (rank.kv_dtype == KvDtype::kFp8) {
     parts.emplace_back("--kv-cache-dtype fp8_e4m3");
   }
-  const int64_t batch = sequences(deployment);
-  parts.push_back(fmt::format("--max-running-requests {} --cuda-graph-max-bs {}", batch * layout.dp, batch));
+  if (deployment.prefill) {
+    parts.push_back(fmt::format("--disaggregation-mode {}", is_prefill ? "prefill" : "decode"));
+  }
+  if (!is_prefill) {
+    const int64_t batch = sequences(deployment);
+    parts.push_back(fmt::format("--max-running-requests {} --cuda-graph-max-bs {}", batch * layout.dp, batch));
+  }
   if (!rank.cuda_graph) {
     parts.emplace_back("--disable-cuda-graph");
   }
@@ -90,6 +96,10 @@ std::string sglang_command(const Deployment& deployment, const std::string& mode
 std::string vllm_command(const Deployment& deployment, const std::string& model_path) {
   const RankLayout& rank = deployment.decode.rank;
   const model::ParallelLayout& layout = rank.layout;
+  if (deployment.prefill) {
+    model::throw_input_error(
+        "--emit vllm: prefill on GPUs of its own needs a KV connector of your choice; sglang has flags for it");
+  }
   if (rank.dense_tp || rank.shared_expert != SharedExpertPlace::kDefault) {
     model::throw_input_error("--emit vllm: vLLM has no flag for --dense-tp or --shared-expert; sglang has");
   }
@@ -140,7 +150,14 @@ std::string vllm_command(const Deployment& deployment, const std::string& model_
 
 std::string launch_command(const Deployment& deployment, const std::string& engine, const std::string& model) {
   if (engine == "sglang") {
-    return sglang_command(deployment, repository_of(model));
+    if (!deployment.prefill) {
+      return sglang_command(deployment, false, repository_of(model));
+    }
+    return fmt::format("# each of {} prefill workers\n{}# each of {} decode workers\n{}",
+                       deployment.prefill->workers,
+                       sglang_command(deployment, true, repository_of(model)),
+                       deployment.decode.workers,
+                       sglang_command(deployment, false, repository_of(model)));
   }
   if (engine == "vllm") {
     return vllm_command(deployment, repository_of(model));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <numeric>
 
 #include "model/check.hpp"
@@ -10,15 +11,43 @@
 namespace simulator {
 namespace {
 
+// The experts of a few hundred tokens, routed one by one; [tokens][k]. A search asks for the same layers again for every layout and
+// number of tokens, so the last ones are kept.
+const std::vector<std::vector<int64_t>>& routed_tokens(const Router& router,
+                                                       const std::vector<double>& popularity,
+                                                       uint64_t seed) {
+  constexpr int64_t kTokens = 256;
+  constexpr int64_t kStream = 3;
+  constexpr size_t kMostKept = 256;
+  thread_local std::map<std::vector<double>, std::vector<std::vector<int64_t>>> kept;
+  std::vector<double> key = popularity;
+  for (const int64_t value : {router.experts_per_token,
+                              router.num_groups,
+                              router.kept_groups,
+                              static_cast<int64_t>(seed >> 32),
+                              static_cast<int64_t>(seed & 0xffffffff)}) {
+    key.push_back(static_cast<double>(value));  // exactly
+  }
+  if (const auto known = kept.find(key); known != kept.end()) {
+    return known->second;
+  }
+  if (kept.size() == kMostKept) {
+    kept.clear();
+  }
+  CounterRandom random(seed, kStream);
+  std::vector<std::vector<int64_t>> tokens;
+  for (int64_t token = 0; token < kTokens; ++token) {
+    tokens.push_back(route_token(router, popularity, {}, random));
+  }
+  return kept.emplace(std::move(key), std::move(tokens)).first->second;
+}
+
 // Share of tokens with at least one expert on each node. [num_nodes]
-std::vector<double> measured_reach(const Router& router,
+std::vector<double> measured_reach(const std::vector<std::vector<int64_t>>& tokens,
                                    const Placement& placement,
                                    int64_t ranks_per_node,
-                                   int64_t num_nodes,
-                                   const std::vector<double>& popularity,
-                                   CounterRandom& random) {
-  constexpr int64_t kTokens = 256;
-  std::vector<int64_t> node_of_expert(popularity.size(), 0);  // of its first copy
+                                   int64_t num_nodes) {
+  std::vector<int64_t> node_of_expert(static_cast<size_t>(placement.num_experts), 0);  // of its first copy
   for (int64_t slot = placement.num_slots() - 1; slot >= 0; --slot) {
     const int64_t expert = placement.expert_of_slot[static_cast<size_t>(slot)];
     if (expert != Placement::kEmptySlot) {
@@ -27,13 +56,14 @@ std::vector<double> measured_reach(const Router& router,
   }
   std::vector<double> reach(static_cast<size_t>(num_nodes), 0.0);
   std::vector<bool> is_hit(reach.size());
-  for (int64_t token = 0; token < kTokens; ++token) {
+  const double share = 1 / static_cast<double>(tokens.size());
+  for (const std::vector<int64_t>& token : tokens) {
     is_hit.assign(reach.size(), false);
-    for (const int64_t expert : route_token(router, popularity, {}, random)) {
+    for (const int64_t expert : token) {
       is_hit[static_cast<size_t>(node_of_expert[static_cast<size_t>(expert)])] = true;
     }
     for (size_t node = 0; node < reach.size(); ++node) {
-      reach[node] += is_hit[node] ? 1.0 / kTokens : 0.0;
+      reach[node] += is_hit[node] ? share : 0.0;
     }
   }
   return reach;
@@ -62,9 +92,7 @@ LayerTraffic::LayerTraffic(const AllToAll& all_to_all,
   }
   if (num_nodes_ > 1 && network_deduplication(backend) == Deduplication::kPerNode &&
       router.kept_groups < router.num_groups) {
-    constexpr int64_t kStream = 3;
-    CounterRandom random(seed, kStream);
-    reach_ = measured_reach(router, placement, ranks_per_node_, num_nodes_, popularity, random);
+    reach_ = measured_reach(routed_tokens(router, popularity, seed), placement, ranks_per_node_, num_nodes_);
   }
 }
 

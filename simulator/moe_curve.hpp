@@ -61,6 +61,7 @@ class MoeCurve {
 class MoeCurves {
  public:
   explicit MoeCurves(RoutingAssumptions routing = {}) : routing_(std::move(routing)) {}
+  [[nodiscard]] const RoutingAssumptions& routing() const { return routing_; }
 
   // `expert_constants`: whatever deployment.expert_time depends on beside the hardware and the router.
   MoeCurve& curve(MoeDeployment deployment, const ExpertSpread& spread, const std::vector<double>& expert_constants);

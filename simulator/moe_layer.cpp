@@ -43,29 +43,20 @@ double padded_mean(double mean, double stddev, double active_chance) {
   return static_cast<double>(kTileRows) * tiles;
 }
 
-// The mean of each part, and the slowest of dispatch with compute and of combine.
-MoeLayerTime layer_time(const std::vector<MoeRankTime>& ranks) {
-  MoeLayerTime sum;
-  double slowest_before_us = 0;
-  double slowest_combine_us = 0;
-  for (const MoeRankTime& rank : ranks) {
-    sum.mean_rows += static_cast<double>(rank.load.num_tokens);
-    sum.mean_active_experts += static_cast<double>(rank.load.num_active_experts);
-    sum.dispatch_us += rank.dispatch_us;
-    sum.compute_us += rank.compute_us;
-    sum.combine_us += rank.combine_us;
-    slowest_before_us = std::max(slowest_before_us, rank.dispatch_us + rank.compute_us);
-    slowest_combine_us = std::max(slowest_combine_us, rank.combine_us);
+struct ExchangeTime {
+  double dispatch_us = 0;
+  double combine_us = 0;
+};
+
+// A fused kernel has no combine of its own: what it adds to the products stands under dispatch.
+ExchangeTime exchange_time(const MoeDeployment& deployment,
+                           const AllToAll& all_to_all,
+                           const TierCopies& copies,
+                           double compute_us) {
+  if (deployment.backend == AllToAllBackend::kFused) {
+    return {.dispatch_us = all_to_all.fused_us(copies, compute_us)};
   }
-  const auto num_ranks = static_cast<double>(ranks.size());
-  MoeLayerTime time{.dispatch_us = sum.dispatch_us / num_ranks,
-                    .compute_us = sum.compute_us / num_ranks,
-                    .combine_us = sum.combine_us / num_ranks,
-                    .mean_rows = sum.mean_rows / num_ranks,
-                    .mean_active_experts = sum.mean_active_experts / num_ranks};
-  // Rounding may leave a tiny negative number where all ranks are equal.
-  time.wait_us = std::max(0.0, slowest_before_us + slowest_combine_us - time.total_us());
-  return time;
+  return {.dispatch_us = all_to_all.dispatch_us(copies), .combine_us = all_to_all.combine_us(copies)};
 }
 
 // Samples of one layer, rank by rank.
@@ -99,8 +90,9 @@ class RankSampler {
     if (deployment_.has_all_to_all) {
       const std::vector<TierCopies> copies = traffic_.copies(rows);
       for (size_t rank = 0; rank < loads.size(); ++rank) {
-        times[rank].dispatch_us = all_to_all_.dispatch_us(copies[rank]);
-        times[rank].combine_us = all_to_all_.combine_us(copies[rank]);
+        const ExchangeTime exchange = exchange_time(deployment_, all_to_all_, copies[rank], times[rank].compute_us);
+        times[rank].dispatch_us = exchange.dispatch_us;
+        times[rank].combine_us = exchange.combine_us;
       }
     }
     return times;
@@ -116,6 +108,31 @@ class RankSampler {
 };
 
 }  // namespace
+
+// The mean of each part, and the slowest of dispatch with compute and of combine.
+MoeLayerTime layer_time(const std::vector<MoeRankTime>& ranks) {
+  MoeLayerTime sum;
+  double slowest_before_us = 0;
+  double slowest_combine_us = 0;
+  for (const MoeRankTime& rank : ranks) {
+    sum.mean_rows += static_cast<double>(rank.load.num_tokens);
+    sum.mean_active_experts += static_cast<double>(rank.load.num_active_experts);
+    sum.dispatch_us += rank.dispatch_us;
+    sum.compute_us += rank.compute_us;
+    sum.combine_us += rank.combine_us;
+    slowest_before_us = std::max(slowest_before_us, rank.dispatch_us + rank.compute_us);
+    slowest_combine_us = std::max(slowest_combine_us, rank.combine_us);
+  }
+  const auto num_ranks = static_cast<double>(ranks.size());
+  MoeLayerTime time{.dispatch_us = sum.dispatch_us / num_ranks,
+                    .compute_us = sum.compute_us / num_ranks,
+                    .combine_us = sum.combine_us / num_ranks,
+                    .mean_rows = sum.mean_rows / num_ranks,
+                    .mean_active_experts = sum.mean_active_experts / num_ranks};
+  // Rounding may leave a tiny negative number where all ranks are equal.
+  time.wait_us = std::max(0.0, slowest_before_us + slowest_combine_us - time.total_us());
+  return time;
+}
 
 std::vector<MoeRankTime> sample_moe_ranks(
     const MoeDeployment& deployment, const MoeLayer& layer, int64_t layer_idx, int64_t step, uint64_t seed) {
@@ -222,21 +239,21 @@ MoeLayerEstimate estimate_moe_layer(const MoeDeployment& deployment, const MoeLa
     std::vector<double> shifted = rows;
     shifted[rank] = spread_rows[rank];
     const TierCopies more = traffic.copies(shifted)[rank];
-    const double dispatch = all_to_all.dispatch_us(copies[rank]);
     const double compute = compute_us(rank, rows[rank], active[rank]);
-    const double combine = all_to_all.combine_us(copies[rank]);
+    const auto [dispatch, combine] = exchange_time(deployment, all_to_all, copies[rank], compute);
     estimate.mean.dispatch_us += dispatch / static_cast<double>(num_ranks);
     estimate.mean.compute_us += compute / static_cast<double>(num_ranks);
     estimate.mean.combine_us += combine / static_cast<double>(num_ranks);
-    const double rows_stddev =
-        all_to_all.dispatch_us(more) - dispatch + compute_us(rank, spread_rows[rank], active[rank]) - compute;
+    const double more_compute = compute_us(rank, spread_rows[rank], active[rank]);
+    const ExchangeTime more_exchange = exchange_time(deployment, all_to_all, more, more_compute);
+    const double rows_stddev = more_exchange.dispatch_us - dispatch + more_compute - compute;
     // No more experts than slots can become active, so the upper side is narrower than the lower one.
     const double spread = std::sqrt(active_variance[rank]);
     const double most = std::min(active[rank] + spread, static_cast<double>(placement.slots_per_rank()));
     const double least = std::max(active[rank] - spread, 0.0);
     const double active_stddev = 0.5 * (compute_us(rank, rows[rank], most) - compute_us(rank, rows[rank], least));
     before.push_back({.mean = dispatch + compute, .stddev = std::hypot(rows_stddev, active_stddev)});
-    after.push_back({.mean = combine, .stddev = all_to_all.combine_us(more) - combine});
+    after.push_back({.mean = combine, .stddev = more_exchange.combine_us - combine});
   }
   const Normal slowest_before = max_of_normals(before);
   const Normal slowest_after = max_of_normals(after);

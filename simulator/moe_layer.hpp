@@ -57,6 +57,9 @@ struct MoeRankTime {
   double combine_us = 0;
 };
 
+// The layer that these ranks make together: means of their parts, and what the slowest adds.
+MoeLayerTime layer_time(const std::vector<MoeRankTime>& ranks);
+
 // Step `step` of sample_moe_layer(), rank by rank. [num_ranks]
 std::vector<MoeRankTime> sample_moe_ranks(
     const MoeDeployment& deployment, const MoeLayer& layer, int64_t layer_idx, int64_t step, uint64_t seed);

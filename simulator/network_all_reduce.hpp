@@ -1,4 +1,5 @@
-// What TP and PP cost over the network, between NVLink domains. Assumed, not fitted: no public table has small messages there.
+// What TP and PP cost over the network, between NVLink domains. From the constants of NCCL's
+// tuning model and one measured baseline, not fitted: no public table has small messages there.
 #pragma once
 
 #include <cstdint>

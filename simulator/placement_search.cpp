@@ -31,17 +31,22 @@ double largest(const std::vector<double>& values) {
 // Which experts compute where in one step.
 struct Activation {
   const std::vector<std::vector<size_t>>& hosts_of;
-  const std::vector<double>& load;
+  const std::vector<double>& load;              // of one copy of each expert
   size_t num_active;                            // most experts of a rank
   std::vector<std::vector<size_t>> experts_of;  // [num_ranks]
-  std::vector<double> filled;                   // [num_ranks], first copies only
+  std::vector<double> filled;                   // [num_ranks]
 
-  // Gives `expert` a place, moving others to their other hosts if need be (augmenting path).
+  [[nodiscard]] bool holds(size_t rank, size_t expert) const {
+    return std::ranges::find(experts_of[rank], expert) != experts_of[rank].end();
+  }
+
+  // Gives a copy of `expert` a place on the lightest host, moving others to their other hosts if need be (augmenting path).
   bool place(size_t expert, std::vector<bool>& visited) {
     const size_t none = experts_of.size();
     size_t lightest = none;
     for (const size_t rank : hosts_of[expert]) {
-      if (experts_of[rank].size() < num_active && (lightest == none || filled[rank] < filled[lightest])) {
+      if (experts_of[rank].size() < num_active && !holds(rank, expert) &&
+          (lightest == none || filled[rank] < filled[lightest])) {
         lightest = rank;
       }
     }
@@ -51,7 +56,7 @@ struct Activation {
       return true;
     }
     for (const size_t rank : hosts_of[expert]) {
-      if (visited[rank]) {
+      if (visited[rank] || holds(rank, expert)) {
         continue;
       }
       visited[rank] = true;
@@ -65,7 +70,43 @@ struct Activation {
     }
     return false;
   }
+
+  // Takes a copy of an expert that has others away from a host of `expert`. False: there is none.
+  bool make_room(size_t expert, std::vector<int64_t>& copies) {
+    for (const size_t rank : hosts_of[expert]) {
+      for (const size_t resident : experts_of[rank]) {
+        if (copies[resident] > 1) {
+          --copies[resident];
+          std::erase(experts_of[rank], resident);
+          filled[rank] -= load[resident];
+          return true;
+        }
+      }
+    }
+    return false;
+  }
 };
+
+// How many copies of each expert compute: one more, time and again, for the largest load per copy that has a host left.
+std::vector<int64_t> active_copies(const std::vector<double>& load,
+                                   const std::vector<std::vector<size_t>>& hosts_of,
+                                   int64_t num_slots) {
+  std::vector<int64_t> copies(load.size(), 1);
+  for (auto left = num_slots - std::ssize(load); left > 0; --left) {
+    size_t best = load.size();
+    for (size_t expert = 0; expert < load.size(); ++expert) {
+      const auto per_copy = [&](size_t id) { return load[id] / static_cast<double>(copies[id]); };
+      if (copies[expert] < std::ssize(hosts_of[expert]) && (best == load.size() || per_copy(expert) > per_copy(best))) {
+        best = expert;
+      }
+    }
+    if (best == load.size()) {
+      break;
+    }
+    ++copies[best];
+  }
+  return copies;
+}
 
 }  // namespace
 
@@ -141,55 +182,37 @@ Placement dynamic_redundancy(const std::vector<double>& hosted_load,
   const Placement hosted = eplb_placement(hosted_load, {.num_slots = num_ranks * num_hosted, .num_ranks = num_ranks});
   const std::vector<std::vector<size_t>> hosts_of = hosts(hosted);
   const auto ranks = static_cast<size_t>(num_ranks);
-  Activation active{hosts_of, step_load, static_cast<size_t>(num_active), {}, std::vector<double>(ranks, 0.0)};
-  active.experts_of.resize(ranks);
+  std::vector<int64_t> copies = active_copies(step_load, hosts_of, num_ranks * num_active);
+  std::vector<double> load_of_copy = step_load;
+  for (size_t expert = 0; expert < load_of_copy.size(); ++expert) {
+    load_of_copy[expert] /= static_cast<double>(copies[expert]);
+  }
+  Activation active{hosts_of,
+                    load_of_copy,
+                    static_cast<size_t>(num_active),
+                    std::vector<std::vector<size_t>>(ranks),
+                    std::vector<double>(ranks, 0.0)};
   std::vector<size_t> order(step_load.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  std::ranges::stable_sort(order, [&](size_t left, size_t right) { return step_load[left] > step_load[right]; });
+  std::ranges::stable_sort(order, [&](size_t left, size_t right) { return load_of_copy[left] > load_of_copy[right]; });
   for (const size_t expert : order) {
-    std::vector<bool> visited(ranks, false);
-    if (!active.place(expert, visited)) {
-      model::throw_input_error(
-          "{} active experts a rank: expert {} has no room on the ranks that host it; more active ones would work",
-          num_active,
-          expert);
-    }
-  }
-  std::vector<double> copies(step_load.size(), 1.0);
-  const auto filled = [&](size_t rank) {
-    double sum = 0;
-    for (const size_t expert : active.experts_of[rank]) {
-      sum += step_load[expert] / copies[expert];
-    }
-    return sum;
-  };
-  // More copies where the load per copy is largest, on the lightest host with room, until nobody has room or a host left.
-  std::vector<bool> is_done(step_load.size(), false);
-  for (;;) {
-    size_t fullest = step_load.size();
-    for (size_t expert = 0; expert < step_load.size(); ++expert) {
-      if (!is_done[expert] &&
-          (fullest == step_load.size() || step_load[expert] / copies[expert] > step_load[fullest] / copies[fullest])) {
-        fullest = expert;
+    for (int64_t copy = 0; copy < copies[expert]; ++copy) {
+      std::vector<bool> visited(ranks, false);
+      if (active.place(expert, visited)) {
+        continue;
+      }
+      if (copy > 0) {
+        copies[expert] = copy;  // the other copies take its share
+        break;
+      }
+      visited.assign(ranks, false);
+      if (!active.make_room(expert, copies) || !active.place(expert, visited)) {
+        model::throw_input_error(
+            "{} active experts a rank: expert {} has no room on the ranks that host it; more active ones would work",
+            num_active,
+            expert);
       }
     }
-    if (fullest == step_load.size()) {
-      break;
-    }
-    size_t lightest = ranks;
-    for (const size_t rank : hosts_of[fullest]) {
-      const std::vector<size_t>& residents = active.experts_of[rank];
-      if (residents.size() < active.num_active && std::ranges::find(residents, fullest) == residents.end() &&
-          (lightest == ranks || filled(rank) < filled(lightest))) {
-        lightest = rank;
-      }
-    }
-    if (lightest == ranks) {
-      is_done[fullest] = true;
-      continue;
-    }
-    active.experts_of[lightest].push_back(fullest);
-    copies[fullest] += 1;
   }
   Placement placement{.num_experts = num_experts, .num_ranks = num_ranks, .expert_of_slot = {}};
   for (const std::vector<size_t>& experts : active.experts_of) {

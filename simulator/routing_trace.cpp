@@ -13,6 +13,7 @@
 #include "model/check.hpp"
 #include "model/printable.hpp"
 #include "simulator/csv_table.hpp"
+#include "simulator/id_bytes.hpp"
 #include "simulator/json_file.hpp"
 
 namespace simulator {
@@ -154,32 +155,127 @@ void append_json(RoutingTrace& trace, const nlohmann::json& tokens, const std::s
   }
 }
 
-RoutingTrace from_json(const std::filesystem::path& path) {
-  const nlohmann::json document = read_json_file(path);
-  RoutingTrace trace;
-  if (document.is_array()) {
-    append_json(trace, document, path.string());
-    return trace;
+// Appends ids that lie one after another, [tokens][layers][k].
+void append_ids(
+    RoutingTrace& trace, const std::vector<int64_t>& ids, size_t num_layers, size_t k, const std::string& where) {
+  const size_t per_token = num_layers * k;
+  if (per_token == 0 || ids.size() % per_token != 0) {
+    model::throw_input_error("{}: {} expert ids, expected rows of {} layers x {}", where, ids.size(), num_layers, k);
   }
+  if (trace.layers.empty()) {
+    trace.layers.resize(num_layers);
+  }
+  if (trace.layers.size() != num_layers) {
+    model::throw_input_error("{}: {} layers after {} of another response", where, num_layers, trace.layers.size());
+  }
+  for (size_t begin = 0; begin < ids.size(); begin += k) {
+    const size_t layer = begin / k % num_layers;
+    RoutedToken routed;
+    for (size_t i = begin; i < begin + k; ++i) {
+      check_expert(ids[i], where);
+      trace.largest_expert = std::max(trace.largest_expert, ids[i]);
+      routed.experts.push_back(ids[i]);
+    }
+    trace.layers[layer].layer_id = static_cast<int64_t>(layer);
+    trace.layers[layer].tokens.push_back(std::move(routed));
+  }
+}
+
+int64_t field_or(const nlohmann::json& object, const char* key, int64_t otherwise) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_number_integer() ? found->get<int64_t>() : otherwise;
+}
+
+// vLLM's way: a .npy file, or lists.
+void append_vllm(RoutingTrace& trace, const nlohmann::json& value, const std::string& where) {
+  if (!value.is_string()) {
+    append_json(trace, value, where);
+    return;
+  }
+  const IdArray array = parse_npy(decode_base64(value.get<std::string>(), where), where);
+  if (array.shape.size() != 3) {
+    model::throw_input_error("{}: {} dimensions, expected [tokens][layers][k]", where, array.shape.size());
+  }
+  append_ids(trace, array.ids, array.shape[1], array.shape[2], where);
+}
+
+// SGLang's way: ids alone. Their shape follows from the token counts beside them.
+void append_sglang(RoutingTrace& trace,
+                   const nlohmann::json& meta,
+                   int64_t experts_per_token,
+                   const std::string& where) {
+  const nlohmann::json& value = meta["routed_experts"];
+  if (!value.is_string()) {
+    append_json(trace, value, where);
+    return;
+  }
+  const auto named = meta.find("routed_experts_dtype");
+  const std::string dtype = named != meta.end() && named->is_string() ? named->get<std::string>() : "int32";
+  const std::vector<int64_t> ids = read_ids(decode_base64(value.get<std::string>(), where), dtype, where);
+  const int64_t num_tokens = field_or(meta, "prompt_tokens", 0) + field_or(meta, "completion_tokens", 0) - 1;
+  const auto k = static_cast<size_t>(experts_per_token);
+  if (num_tokens < 1 || ids.size() % (static_cast<size_t>(num_tokens) * k) != 0) {
+    model::throw_input_error(
+        "{}: {} expert ids are no whole number of layers for {} tokens (prompt_tokens + completion_tokens - 1) "
+        "with {} experts each",
+        where,
+        ids.size(),
+        num_tokens,
+        experts_per_token);
+  }
+  append_ids(trace, ids, ids.size() / (static_cast<size_t>(num_tokens) * k), k, where);
+}
+
+void append_response(RoutingTrace& trace,
+                     const nlohmann::json& response,
+                     int64_t experts_per_token,
+                     const std::string& where) {
+  const auto has = [](const nlohmann::json& object, const char* key) {
+    return object.is_object() && object.contains(key) && !object[key].is_null();
+  };
   const auto append_field = [&](const nlohmann::json& object, const char* key) {
-    if (object.is_object() && object.contains(key) && !object[key].is_null()) {
-      append_json(trace, object[key], fmt::format("{}: {}", path.string(), key));
+    if (has(object, key)) {
+      append_vllm(trace, object[key], fmt::format("{}: {}", where, key));
     }
   };
-  append_field(document, "prompt_routed_experts");
-  append_field(document, "routed_experts");
-  if (document.is_object() && document.contains("choices") && document["choices"].is_array()) {
-    for (const nlohmann::json& choice : document["choices"]) {
+  append_field(response, "prompt_routed_experts");
+  append_field(response, "routed_experts");
+  if (has(response, "meta_info") && has(response["meta_info"], "routed_experts")) {
+    append_sglang(trace, response["meta_info"], experts_per_token, where + ": meta_info.routed_experts");
+  }
+  if (has(response, "choices") && response["choices"].is_array()) {
+    for (const nlohmann::json& choice : response["choices"]) {
       append_field(choice, "routed_experts");
     }
   }
+}
+
+bool is_dense(const TraceLayer& layer) {
+  return std::ranges::all_of(layer.tokens, [](const RoutedToken& token) {
+    return std::ranges::all_of(token.experts, [](int64_t expert) { return expert == 0; });
+  });
+}
+
+RoutingTrace from_json(const std::filesystem::path& path, int64_t experts_per_token) {
+  const nlohmann::json document = read_json_file(path);
+  RoutingTrace trace;
+  if (document.is_array() && !document.empty() && document.front().is_object()) {
+    for (const nlohmann::json& response : document) {
+      append_response(trace, response, experts_per_token, path.string());
+    }
+  } else if (document.is_array()) {
+    append_json(trace, document, path.string());
+  } else {
+    append_response(trace, document, experts_per_token, path.string());
+  }
+  std::erase_if(trace.layers, is_dense);
   return trace;
 }
 
 }  // namespace
 
-RoutingTrace read_trace(const std::filesystem::path& path) {
-  RoutingTrace trace = path.extension() == ".json" ? from_json(path) : from_csv(path);
+RoutingTrace read_trace(const std::filesystem::path& path, int64_t experts_per_token) {
+  RoutingTrace trace = path.extension() == ".json" ? from_json(path, experts_per_token) : from_csv(path);
   if (trace.layers.empty() || trace.layers.front().tokens.empty()) {
     model::throw_input_error("{}: a routing trace without tokens", path.string());
   }

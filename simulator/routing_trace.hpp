@@ -25,9 +25,14 @@ struct RoutingTrace {
 // CSV: columns `layer` and `token`, and the choices as one of: `expert` (a row for each choice); `expert_0`, `expert_1`, ... (or
 // `id_0`, ...); `experts`, `expert_ids`, `ids` or `topk_ids` (a list separated by spaces or semicolons). `rank` is read; further
 // columns (weights, cases, positions) are not. A token is told apart by its layer, rank, case and token number.
-// JSON: vLLM's response (`prompt_routed_experts` and `choices[].routed_experts`, each [tokens][layers][k]), or such an array alone.
-// Throws InputError naming the file and the line or field.
-RoutingTrace read_trace(const std::filesystem::path& path);
+// JSON, one response or an array of them (or expert ids [tokens][layers][k] alone):
+// - vLLM: `choices[].routed_experts` is base64 of a .npy file, [tokens][layers][k] (docs/features, 2026), or, in releases around 0.21,
+//   lists of that shape with `prompt_routed_experts` beside `choices`;
+// - SGLang: `meta_info.routed_experts` is base64 of the ids alone, int32 or what `meta_info.routed_experts_dtype` says, with
+//   prompt_tokens + completion_tokens - 1 rows of num_hidden_layers x `experts_per_token` (state_capturer/routed_experts.py).
+// Both list dense layers too, all zero: a layer whose every choice is expert 0 is left out. Throws InputError naming the file and the
+// line or field.
+RoutingTrace read_trace(const std::filesystem::path& path, int64_t experts_per_token = 8);
 
 // Copies of each expert: [layers][num_experts]; num_experts 0: the largest id in the trace plus one.
 std::vector<std::vector<double>> trace_loads(const RoutingTrace& trace, int64_t num_experts);

@@ -58,6 +58,23 @@ void check_places(const Deployment& deployment) {
   }
 }
 
+// "8 GPUs would (tp8 pp1 dp1 ep1)".
+std::string smallest_that_holds(const Deployment& base, int64_t asked_redundant) {
+  std::optional<model::ParallelLayout> best;
+  for (const model::ParallelLayout& layout : searched_layouts()) {
+    const MemoryRequest request{.tokens_per_sequence = base.workload.prompt_tokens + base.workload.answer_tokens,
+                                .prefill_chunk = base.workload.new_prompt_tokens(),
+                                .memory_frac = base.memory_frac};
+    const RankLayout rank = laid_out(base, layout, asked_redundant);
+    if ((!best || layout.num_ranks() < best->num_ranks()) &&
+        memory_budget(base.config, base.hardware, rank, request).max_sequences >= 1) {
+      best = layout;
+    }
+  }
+  return best ? fmt::format("{} GPUs would ({})", best->num_ranks(), layout_text(*best))
+              : "more memory a GPU, or shorter prompts, would work";
+}
+
 // A layout for prompts, and what one worker of it lets through.
 struct PrefillChoice {
   RankLayout rank;
@@ -132,8 +149,8 @@ SearchResult search(const SearchRequest& request,
   asked.dense_tp = std::nullopt;  // may suit other layouts
   Deployment base = build_deployment(asked);
   base.decode.rank.dense_tp = request.base.dense_tp;
+  const std::vector<ChosenFit> fits = changed(choose_fits(calibrations, base.hardware), base.hardware, changes);
   base.hardware = changed(base.hardware, changes);
-  const std::vector<ChosenFit> fits = choose_fits(calibrations, base.hardware);
   const int64_t asked_redundant = request.base.redundant_experts.value_or(0);
   SearchResult result;
   std::vector<SearchPoint> points;
@@ -196,9 +213,10 @@ SearchResult search(const SearchRequest& request,
   }
   if (points.empty()) {
     if (!closest) {
-      model::throw_input_error("search: no layout of {} GPUs holds the weights on {}: more GPUs, or more memory a GPU",
+      model::throw_input_error("search: no layout of {} GPUs holds the weights on {}: {}",
                                fmt::join(request.gpus, ", "),
-                               base.hardware.name);
+                               base.hardware.name,
+                               smallest_that_holds(base, asked_redundant));
     }
     model::throw_input_error(
         "search: nothing keeps the limits; closest is {} at {:.1f} ms a token and {:.0f} ms to the first",
@@ -219,7 +237,8 @@ SearchResult search(const SearchRequest& request,
 
 Table pareto_table(const SearchResult& result, double dollars_per_gpu_hour) {
   Table table{.name = "pareto",
-              .title = fmt::format("Layouts that no other beats, of {} points", result.num_points),
+              .title = fmt::format("Layouts that no other beats, of {} points; the last has most tokens/s a GPU",
+                                   result.num_points),
               .columns = {{"parallel", "layout"},
                           {"workers", "workers"},
                           {"prefill", "prefill"},

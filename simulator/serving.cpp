@@ -59,6 +59,22 @@ struct Load {
   double stall_ms = 0;
 };
 
+// The smallest number that at least `share` of a Poisson distribution does not exceed; beyond a mean of 500 that of a normal one.
+double poisson_quantile(double mean, double share) {
+  constexpr double kManyMean = 500;
+  constexpr double kNormal99 = 2.326;
+  if (mean > kManyMean) {
+    return mean + (share > 0.5 ? kNormal99 : 0) * std::sqrt(mean);
+  }
+  double count = 0;
+  double chance = std::exp(-mean);
+  for (double sum = chance; sum < share; sum += chance) {
+    count += 1;
+    chance *= mean / count;
+  }
+  return count;
+}
+
 void refuse_if_too_large(const Deployment& deployment, const MemoryBudget& budget) {
   if (budget.max_sequences >= 1) {
     return;
@@ -168,22 +184,33 @@ Serving serve(const Deployment& deployment, const std::vector<ChosenFit>& fits, 
   serving.step_ms = load.step_ms;
   serving.stall_ms = load.stall_ms;
   serving.tpot_ms = load.step_ms + load.stall_ms;
-  const double decode_ms = work.answer_tokens * serving.tpot_ms;
-  const double per_ms = load.sequences * ranks / decode_ms;
-  // Mean wait of a queue with Poisson arrivals and equal services, and of those whom memory or prefill keeps out.
   const double served_per_ms = most_per_ms(load);
+  const double service_ms = prefill_lanes / served_per_ms;
+  // On workers that also prefill a request keeps its place while its own prompt is computed; where prefill is short, requests that wait
+  // for it come on top of those at work.
+  const bool is_own_prompt_here = !deployment.prefill && !deployment.decode_only && serving.limit != Limit::kPrefill;
+  const double place_ms = work.answer_tokens * serving.tpot_ms + (is_own_prompt_here ? service_ms : 0);
+  const double per_ms = load.sequences * ranks / place_ms;
+  // Mean wait of a queue with Poisson arrivals and equal services, at most for all other requests of the lane, and of those whom
+  // memory or prefill keeps out.
   const double busy = deployment.decode_only ? 0 : std::min(0.95, per_ms / served_per_ms);
   const double kept_out = std::max(0.0, serving.asked_sequences - load.sequences) * ranks;
-  const double service_ms = prefill_lanes / served_per_ms;
   const double varied = 1 + work.lengths.prompt_cv * work.lengths.prompt_cv;
-  serving.ttft_ms = service_ms * (1 + varied * busy / (2 * (1 - busy))) + serving.step_ms + kept_out / per_ms;
+  const double others = std::max(0.0, work.concurrency / prefill_lanes - 1);
+  const double queue_ms = service_ms * std::min(others, varied * busy / (2 * (1 - busy)));
+  serving.ttft_ms = service_ms + queue_ms + serving.step_ms + kept_out / per_ms;
   serving.requests_per_s = per_ms * kMsPerS;
+  serving.prompt_tokens_per_s_per_gpu =
+      prefill_lanes * work.new_prompt_tokens() / prompt_ms * kMsPerS / real(prompts.num_gpus());
   serving.tokens_per_s_per_gpu = serving.requests_per_s * work.answer_tokens / real(deployment.num_gpus());
   serving.tokens_per_s_per_user = kMsPerS / serving.tpot_ms;
   // A request meets a Poisson number of prefills.
-  constexpr double kNormal99 = 2.326;
   const double prefills_met = deployment.prefill || deployment.decode_only ? 0 : prompts_met(load.sequences);
-  serving.tpot_p99_ms = serving.tpot_ms + kNormal99 * std::sqrt(prefills_met) * prompt_ms / work.answer_tokens;
+  const auto tpot_at = [&](double share) {
+    return load.step_ms + poisson_quantile(prefills_met, share) * prompt_ms / work.answer_tokens;
+  };
+  serving.tpot_p50_ms = tpot_at(0.5);
+  serving.tpot_p99_ms = tpot_at(0.99);
 
   double variance = deployment.engine.log_spread * deployment.engine.log_spread;
   const auto widen = [&](double spread, std::string why) {
@@ -214,6 +241,13 @@ Serving serve(const Deployment& deployment, const std::vector<ChosenFit>& fits, 
   if (serving.stall_ms > serving.step_ms || serving.limit == Limit::kPrefill) {
     widen(kSpreadPrefillBound, "prefill decides, and its speed varies most between releases");
   }
+  std::set<std::string> what_ifs;
+  for (const ChosenFit& fit : fits) {
+    if (!fit.what_if.empty()) {
+      what_ifs.insert(fit.what_if);
+    }
+  }
+  serving.notes.insert(serving.notes.end(), what_ifs.begin(), what_ifs.end());
   const double factor = std::exp(kNormal90 * std::sqrt(variance));
   serving.tpot_low_ms = serving.tpot_ms / factor;
   serving.tpot_high_ms = serving.tpot_ms * factor;

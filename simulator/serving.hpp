@@ -63,14 +63,16 @@ struct Serving {
   double stall_ms = 0;                       // of each step, behind prefill on the same GPUs
   double tpot_ms = 0;                        // mean
   double tpot_low_ms = 0, tpot_high_ms = 0;  // 90 %
-  double tpot_p99_ms = 0;                    // over requests: how many prefills one meets
+  double tpot_p50_ms = 0;                    // over requests: how many prefills one meets
+  double tpot_p99_ms = 0;
   double ttft_ms = 0;
   double requests_per_s = 0;
   double tokens_per_s_per_gpu = 0;
   double tokens_per_s_per_user = 0;
-  Limit limit = Limit::kNone;      // why fewer sequences decode than asked for
-  MemoryBudget memory;             // of a decode GPU
-  std::vector<std::string> notes;  // what the interval is wide for, what starves
+  double prompt_tokens_per_s_per_gpu = 0;  // that the GPUs that prefill could compute if they did nothing else
+  Limit limit = Limit::kNone;              // why fewer sequences decode than asked for
+  MemoryBudget memory;                     // of a decode GPU
+  std::vector<std::string> notes;          // what the interval is wide for, what starves
 };
 
 // Throws InputError: the weights do not fit (with what would), or prefill is impossible.

@@ -3,12 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
-#include <map>
 #include <utility>
 
 #include "model/check.hpp"
 #include "model/printable.hpp"
+#include "simulator/alltoall_validation.hpp"
 #include "simulator/csv_table.hpp"
 #include "simulator/layout.hpp"
 
@@ -68,38 +69,55 @@ class Row {
   const CsvRow& row_;
 };
 
+// "h100_sxm", "B200", "GB200 NVL72", "H20-3e": by what the name holds.
 std::string gpu_of(const Row& row) {
-  static const std::map<std::string, std::string> kNames{{"a100_sxm", "a100"},
-                                                         {"h100_sxm", "h100"},
-                                                         {"h200_sxm", "h200"},
-                                                         {"h20_sxm", "h20"},
-                                                         {"h800_sxm", "h800"},
-                                                         {"b200_sxm", "b200"},
-                                                         {"b300_sxm", "b300"},
-                                                         {"gb200", "gb200-nvl72"},
-                                                         {"gb200_sxm", "gb200-nvl72"},
-                                                         {"gb200_nvl72", "gb200-nvl72"}};
   const std::string system = row.text("system");
-  if (const auto found = kNames.find(system); found != kNames.end()) {
-    return found->second;
+  try {
+    return hardware_of_gpu_name(system);
+  } catch (const model::InputError&) {
+    row.refuse(fmt::format("system is '{}', expected a name with one of {} in it, like h200_sxm",
+                           model::printable(system),
+                           built_in_hardware_names()));
   }
-  const std::string known = built_in_hardware_names();
-  if (!system.empty() && known.find(system) != std::string::npos) {
-    return system;
-  }
-  row.refuse(
-      fmt::format("system is '{}', expected one of {}, or a name like h200_sxm", model::printable(system), known));
+}
+
+std::string in_lower_case(std::string text) {
+  std::ranges::transform(text, text.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return text;
 }
 
 // "sglang", "trtllm", "dynamo-trt", "vllm_v1": by what the name holds.
 std::string engine_of(const Row& row) {
-  const std::string backend = row.text("backend");
+  const std::string backend = in_lower_case(row.text("backend"));
   for (const auto& [part, engine] : {std::pair{"sglang", "sglang"}, {"trt", "trtllm"}, {"vllm", "vllm"}}) {
     if (backend.find(part) != std::string::npos) {
       return engine;
     }
   }
   row.refuse(fmt::format("backend is '{}', expected a name with sglang, trt or vllm in it", model::printable(backend)));
+}
+
+enum class Mtp { kOff, kSuspected, kOn };
+
+// "off_inferred", "off", "": off. "suspect_on". "on", "inferred_on", ...
+Mtp mtp_of(const Row& row) {
+  const std::string status = in_lower_case(row.text("mtp_status"));
+  if (status.find("suspect") != std::string::npos) {
+    return Mtp::kSuspected;
+  }
+  return status == "on" || status.ends_with("_on") || status.starts_with("on_") || status == "true" || status == "1"
+             ? Mtp::kOn
+             : Mtp::kOff;
+}
+
+// Drafts and their acceptance where a row says no more than that MTP is on: three drafts as TensorRT-LLM measured them on R1 (accepted
+// lengths 1.92, 2.58 and 2.82; tech blog 1) or SGLang (2.18 and 2.44 for two and three; LMSYS, July 2025, the first one assumed), one as
+// vLLM has it (pull request 12755).
+std::vector<double> usual_acceptance(const std::string& engine) {
+  if (engine == "trtllm") {
+    return {0.92, 0.717, 0.364};
+  }
+  return engine == "sglang" ? std::vector<double>{0.74, 0.595, 0.59} : std::vector<double>{0.82};
 }
 
 // What tp, dp and ep mean in the file: tp counts all ranks of one attention group, dp the groups.
@@ -122,12 +140,13 @@ int64_t tp_of_group(int64_t tp, int64_t dp, int64_t expert_ranks) {
   return tp * dp != expert_ranks && tp == expert_ranks && tp % dp == 0 ? tp / dp : tp;
 }
 
-model::ParallelLayout aggregated_layout(const Row& row) {
+model::ParallelLayout aggregated_layout(const Row& row, int64_t nvlink_domain_gpus) {
   const int64_t dp = row.degree("attention_dp_size");
   const int64_t ep = row.degree("moe_ep_size");
   const int64_t moe_tp = row.degree("moe_tp_size");
   const int64_t tp = tp_of_group(row.degree("tp_size"), dp, ep * moe_tp);
-  const std::string flag = row.text("encoding_flag");
+  // Flags compare with a node of 8; a rack that is one NVLink domain may well be one worker.
+  const std::string flag = nvlink_domain_gpus >= std::max(tp, dp) ? "" : row.text("encoding_flag");
   constexpr int64_t kNode = 8;
   if (flag.find("8-GPU node") != std::string::npos || (!flag.empty() && std::max(tp, dp) == 64)) {
     return layout_of(dp > 1 ? 1 : kNode, 1, dp > 1 ? kNode : 1, kNode);
@@ -140,12 +159,16 @@ model::ParallelLayout aggregated_layout(const Row& row) {
 }
 
 RankLayout rank_layout(const model::ParallelLayout& layout, const model::ModelConfig& config, const Row& row) {
-  RankLayout rank{.layout = layout, .kv_dtype = row.text("kv_dtype") == "fp8" ? KvDtype::kFp8 : KvDtype::kBf16};
+  RankLayout rank{.layout = layout,
+                  .kv_dtype = in_lower_case(row.text("kv_dtype")).starts_with("fp8") ? KvDtype::kFp8 : KvDtype::kBf16};
   const int64_t over = config.n_routed_experts % layout.ep;
   rank.redundant_experts = over == 0 ? 0 : layout.ep - over;
   rank.eplb = rank.redundant_experts > 0;
   const std::string date = row.text("measured_at");
   rank.early_engine = !date.empty() && date < "2026";
+  if (mtp_of(row) != Mtp::kOff) {
+    rank.mtp_depth = static_cast<int64_t>(usual_acceptance(engine_of(row)).size());
+  }
   return rank;
 }
 
@@ -153,7 +176,7 @@ SiliconRow parse_row(const Row& row, int64_t line, const model::ModelConfig& con
   SiliconRow silicon{.id = row.text("id"),
                      .gpu = gpu_of(row),
                      .backend = row.text("backend"),
-                     .phase = row.text("mode"),
+                     .phase = in_lower_case(row.text("mode")),
                      .line = line,
                      .deployment = {},
                      .tpot_ms = row.positive("tpot_ms")};
@@ -172,7 +195,9 @@ SiliconRow parse_row(const Row& row, int64_t line, const model::ModelConfig& con
     deployment.decode = pool("decode");
     deployment.prefill = pool("prefill");
   } else if (silicon.phase == "agg") {
-    deployment.decode = {.rank = rank_layout(aggregated_layout(row), config, row)};
+    deployment.decode = {
+        .rank = rank_layout(
+            aggregated_layout(row, static_cast<int64_t>(deployment.hardware.nvlink_domain_gpus.value)), config, row)};
   } else {
     row.refuse(fmt::format("mode is '{}', expected agg or disagg", model::printable(silicon.phase)));
   }
@@ -180,6 +205,9 @@ SiliconRow parse_row(const Row& row, int64_t line, const model::ModelConfig& con
   deployment.workload = {.prompt_tokens = kMeanLength * row.positive("isl_tokens"),
                          .answer_tokens = kMeanLength * row.positive("osl_tokens"),
                          .concurrency = row.positive("concurrency")};
+  if (mtp_of(row) != Mtp::kOff) {
+    deployment.workload.acceptance = usual_acceptance(deployment.engine.name);
+  }
   return silicon;
 }
 
@@ -199,11 +227,12 @@ SiliconRows read_silicon(const std::filesystem::path& path, bool with_suspects) 
   int64_t num_other_precision = 0;
   for (const CsvRow& cells : table.rows) {
     const Row row(table, cells);
-    if (!with_suspects && row.text("mtp_status") == "suspect_on") {
+    if (!with_suspects && mtp_of(row) == Mtp::kSuspected) {
       ++num_suspect;
       continue;
     }
-    if (const std::string precision = row.text("precision"); !precision.empty() && precision != "fp8") {
+    if (const std::string precision = in_lower_case(row.text("precision"));
+        !precision.empty() && !precision.starts_with("fp8")) {
       ++num_other_precision;
       continue;
     }

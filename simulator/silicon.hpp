@@ -27,7 +27,7 @@ struct SiliconRows {
 };
 
 // The columns of e2e_tpot_b200_b300_gb200_fp8.csv. Rows whose mtp_status is suspect_on are skipped unless `with_suspects`, rows of a
-// precision other than fp8 always; where
+// precision other than fp8 always; those and rows whose mtp_status is on are taken to draft as the engine usually does. Where
 // encoding_flag says that tp or dp holds the wrong number, the deployment is one node. Throws InputError naming file and line.
 SiliconRows read_silicon(const std::filesystem::path& path, bool with_suspects);
 

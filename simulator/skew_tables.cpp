@@ -114,6 +114,27 @@ int64_t num_fetched(const Placement& before, const Placement& after) {
   return fetched;
 }
 
+constexpr int64_t kCountStream = 2;  // the counts of moe_layer.cpp
+
+void add_to(MoeLayerTime& sum, const MoeLayerTime& time) {
+  sum.dispatch_us += time.dispatch_us;
+  sum.compute_us += time.compute_us;
+  sum.combine_us += time.combine_us;
+  sum.wait_us += time.wait_us;
+}
+
+MoeLayerTime mean_of(const std::vector<MoeLayerTime>& steps) {
+  MoeLayerTime mean;
+  for (const MoeLayerTime& step : steps) {
+    add_to(mean, step);
+  }
+  for (double MoeLayerTime::*part :
+       {&MoeLayerTime::dispatch_us, &MoeLayerTime::compute_us, &MoeLayerTime::combine_us, &MoeLayerTime::wait_us}) {
+    mean.*part /= static_cast<double>(steps.size());
+  }
+  return mean;
+}
+
 struct Imbalance {
   std::vector<double> rank;    // max/mean of each sampled layer
   std::vector<double> expert;  // the same over slots
@@ -121,13 +142,12 @@ struct Imbalance {
 
 Imbalance sample_imbalance(
     const std::vector<MoeLayer>& layers, int64_t num_tokens, int64_t k, int64_t num_steps, uint64_t seed) {
-  constexpr int64_t kStream = 2;  // the counts of moe_layer.cpp
   constexpr int64_t kMostSteps = 20;
   Imbalance imbalance;
   for (size_t layer = 0; layer < layers.size(); ++layer) {
     const Placement& placement = layers[layer].placement;
     for (int64_t step = 0; step < std::min(num_steps, kMostSteps); ++step) {
-      CounterRandom random(seed, kStream, static_cast<int64_t>(layer), step);
+      CounterRandom random(seed, kCountStream, static_cast<int64_t>(layer), step);
       const auto counts = sample_expert_counts(layers[layer].popularity, num_tokens, k, random);
       const auto slots = slot_counts(counts, placement, step);
       std::vector<double> ranks(static_cast<size_t>(placement.num_ranks), 0.0);
@@ -140,6 +160,51 @@ Imbalance sample_imbalance(
     }
   }
   return imbalance;
+}
+
+// What a row of the table sums up.
+struct SkewRow {
+  std::vector<MoeLayerTime> steps;
+  Imbalance imbalance;
+};
+
+struct HostedExperts {
+  int64_t num_hosted = 0;  // on a rank
+  int64_t num_active = 0;  // of them compute in a step
+};
+
+// Which hosted experts compute is chosen anew in each step, by the counts of that step.
+SkewRow sample_dynamic(const MoeDeployment& deployment,
+                       const std::vector<std::vector<double>>& popularity,
+                       const std::vector<std::vector<double>>& seen,
+                       const HostedExperts& hosted,
+                       const SkewOptions& options) {
+  const auto num_tokens = std::llround(deployment.tokens_per_rank * static_cast<double>(deployment.num_ranks));
+  SkewRow row{.steps = std::vector<MoeLayerTime>(static_cast<size_t>(options.num_steps)), .imbalance = {}};
+  for (size_t layer = 0; layer < popularity.size(); ++layer) {
+    const auto layer_idx = static_cast<int64_t>(layer);
+    for (int64_t step = 0; step < options.num_steps; ++step) {
+      CounterRandom random(options.seed, kCountStream, layer_idx, step);
+      const auto counts =
+          sample_expert_counts(popularity[layer], num_tokens, deployment.router.experts_per_token, random);
+      const MoeLayer active{.popularity = popularity[layer],
+                            .placement = dynamic_redundancy(seen[layer],
+                                                            std::vector<double>(counts.begin(), counts.end()),
+                                                            deployment.num_ranks,
+                                                            hosted.num_hosted,
+                                                            hosted.num_active)};
+      const auto ranks = sample_moe_ranks(deployment, active, layer_idx, step, options.seed);
+      std::vector<double> loads;
+      for (const MoeRankTime& rank : ranks) {
+        loads.push_back(static_cast<double>(rank.load.num_tokens));
+      }
+      const auto slots = slot_counts(counts, active.placement, step);
+      row.imbalance.rank.push_back(max_over_mean(loads));
+      row.imbalance.expert.push_back(max_over_mean(std::vector<double>(slots.begin(), slots.end())));
+      add_to(row.steps[static_cast<size_t>(step)], layer_time(ranks));
+    }
+  }
+  return row;
 }
 
 std::vector<double> totals_ms(const std::vector<MoeLayerTime>& steps) {
@@ -219,54 +284,75 @@ std::vector<Table> skew_tables(const DescribedModel& described, const SkewOption
                                      1 / static_cast<double>(described.num_experts));
       const Placement plain = contiguous_placement(
           described.num_experts, ep, plain_slots(described, options, ep), options.num_redundant.has_value());
+      std::vector<std::string> names{"balanced", "in order", "EPLB", "EPLB global"};
+      if (options.with_local_search) {
+        names.emplace_back("local search");
+      }
       double balanced_ms = 0;
-      for (const std::string name : {"balanced", "in order", "EPLB", "EPLB global"}) {
-        std::vector<MoeLayer> layers;
-        for (size_t layer = 0; layer < popularity.size(); ++layer) {
-          const auto seen = [&] {
-            return seen_popularity(
-                popularity[layer], options.stale_correlation, static_cast<int64_t>(layer), options.seed);
-          };
-          layers.push_back({.popularity = name == "balanced" ? even : popularity[layer],
-                            .placement = name == "EPLB"          ? balanced(described, options, ep, seen(), false)
-                                         : name == "EPLB global" ? balanced(described, options, ep, seen(), true)
-                                                                 : plain});
-        }
-        const auto steps = sample_moe_step(deployment, layers, options.num_steps, options.seed);
-        MoeLayerTime sum;
-        for (const MoeLayerTime& step : steps) {
-          sum.dispatch_us += step.dispatch_us;
-          sum.compute_us += step.compute_us;
-          sum.combine_us += step.combine_us;
-          sum.wait_us += step.wait_us;
-        }
-        const double to_ms = 1e-3 / static_cast<double>(steps.size());
-        const std::vector<double> totals = totals_ms(steps);
+      const auto seen_of = [&](size_t layer) {
+        return seen_popularity(popularity[layer], options.stale_correlation, static_cast<int64_t>(layer), options.seed);
+      };
+      const auto add = [&](const std::string& name, int64_t slots_per_rank, int64_t redundant, const SkewRow& row) {
+        const std::vector<double> totals = totals_ms(row.steps);
         const double median_ms = quantile(totals, 0.5);
         balanced_ms = name == "balanced" ? median_ms : balanced_ms;
-        const Imbalance imbalance =
-            sample_imbalance(layers, ep * tokens, described.experts_per_token, options.num_steps, options.seed);
-        const Placement& placement = layers.front().placement;
-        const bool has_copies = name.starts_with("EPLB") || options.num_redundant;
-        const int64_t redundant = has_copies ? placement.num_slots() - described.num_experts : 0;
+        const MoeLayerTime mean = mean_of(row.steps);
         table.add({ep,
                    tokens,
                    name,
-                   placement.slots_per_rank(),
+                   slots_per_rank,
                    redundant,
-                   quantile(imbalance.rank, 0.5),
-                   quantile(imbalance.rank, 0.99),
-                   quantile(imbalance.expert, 0.5),
+                   quantile(row.imbalance.rank, 0.5),
+                   quantile(row.imbalance.rank, 0.99),
+                   quantile(row.imbalance.expert, 0.5),
                    median_ms,
                    quantile(totals, 0.9),
                    quantile(totals, 0.99),
-                   sum.dispatch_us * to_ms,
-                   sum.compute_us * to_ms,
-                   sum.combine_us * to_ms,
-                   sum.wait_us * to_ms,
+                   mean.dispatch_us / 1e3,
+                   mean.compute_us / 1e3,
+                   mean.combine_us / 1e3,
+                   mean.wait_us / 1e3,
                    median_ms - balanced_ms,
                    static_cast<double>(redundant) / static_cast<double>(ep) * expert_gb *
                        static_cast<double>(described.num_moe_layers)});
+      };
+      for (const std::string& name : names) {
+        std::vector<MoeLayer> layers;
+        for (size_t layer = 0; layer < popularity.size(); ++layer) {
+          const auto placed = [&]() -> Placement {
+            if (name == "balanced" || name == "in order") {
+              return plain;
+            }
+            const std::vector<double> seen = seen_of(layer);
+            const Placement placement = balanced(described, options, ep, seen, name != "EPLB");
+            return name == "local search" ? improved_placement(seen, placement) : placement;
+          };
+          layers.push_back({.popularity = name == "balanced" ? even : popularity[layer], .placement = placed()});
+        }
+        const Placement& placement = layers.front().placement;
+        const bool has_copies = (name != "balanced" && name != "in order") || options.num_redundant;
+        add(name,
+            placement.slots_per_rank(),
+            has_copies ? placement.num_slots() - described.num_experts : 0,
+            {.steps = sample_moe_step(deployment, layers, options.num_steps, options.seed),
+             .imbalance =
+                 sample_imbalance(layers, ep * tokens, described.experts_per_token, options.num_steps, options.seed)});
+      }
+      if (options.num_hosted > 0) {
+        std::vector<std::vector<double>> seen;
+        for (size_t layer = 0; layer < popularity.size(); ++layer) {
+          seen.push_back(seen_of(layer));
+        }
+        const int64_t active = eplb_slots(described, options, ep) / ep;
+        if (options.num_hosted < active) {
+          model::throw_input_error(
+              "--dynamic {}: expected at least the {} slots of a rank that compute", options.num_hosted, active);
+        }
+        add(fmt::format("dynamic, {} hosted", options.num_hosted),
+            active,
+            options.num_hosted * ep - described.num_experts,
+            sample_dynamic(
+                deployment, popularity, seen, {.num_hosted = options.num_hosted, .num_active = active}, options));
       }
     }
   }

@@ -32,6 +32,8 @@ struct SkewOptions {
   std::vector<int64_t> rebalance_steps = {};  // intervals to compare; empty: no table
   double drift_steps = 2000;                  // steps in which the correlation of a load with itself falls to 1/e
   std::vector<double> gammas = {};            // of the bias control; empty: no table
+  bool with_local_search = false;  // a row with the best placement that swapping slots finds from EPLB's global one
+  int64_t num_hosted = 0;          // above 0: a row with the V3 report's dynamic redundancy, so many experts on a rank
 };
 
 // Tables `skew`; `rebalance` and `bias` when asked for. Throws InputError: a dense model, experts that do not divide over the ranks

@@ -18,6 +18,13 @@ double real(int64_t value) {
 constexpr double kKernelsPerLayer = 25;
 constexpr double kLaunchUs = 5;
 
+// Each half's exchange behind the other's computation.
+void hide_exchange(StepCost& cost) {
+  constexpr std::array kExchange{StepPart::kDispatch, StepPart::kCombine};
+  const double exchange_us = cost.sum_us(kExchange);
+  cost.add_plain(StepPart::kHidden, -std::min(exchange_us, cost.sum_us() - exchange_us));
+}
+
 constexpr size_t kMostLeaves = 24;  // of a step, so that they are put down in one place
 
 }  // namespace
@@ -99,7 +106,7 @@ void StepModel::finish_decode(StepCost& cost, double draft_us) const {
   cost.add_plain(StepPart::kDrafting, draft_us);
   const double kernels_us = cost.sum_us();
   cost.add_plain(StepPart::kInStream, (engine_.stream_factor - 1) * kernels_us);
-  if (rank_.early_engine && generation(hardware_) == Generation::kBlackwell) {
+  if (rank_.early_engine && hardware_.generation == Generation::kBlackwell) {
     cost.add_plain(StepPart::kEarlyEngine, engine_.early_blackwell_layer_us * real(config_.num_hidden_layers));
   }
   if (!rank_.cuda_graph) {
@@ -149,9 +156,7 @@ StepCost StepModel::decode(const DecodePoint& point) const {
     for (StepLeaf& leaf : cost.leaves) {
       leaf.count *= halves;
     }
-    constexpr std::array kExchange{StepPart::kDispatch, StepPart::kCombine};
-    const double exchange_us = cost.sum_us(kExchange);
-    cost.add_plain(StepPart::kHidden, -std::min(exchange_us, cost.sum_us() - exchange_us));
+    hide_exchange(cost);
   }
   finish_decode(cost, real(rank_.mtp_depth) * (layer_us + head_us));
   return cost;
@@ -183,6 +188,9 @@ StepCost StepModel::prefill(const PrefillPoint& point) const {
   }
   add_ffn(cost, tokens);
   add_collectives(cost, tokens);
+  if (rank_.two_batch_overlap) {
+    hide_exchange(cost);  // halves of thousands of tokens cost half of the whole
+  }
   cost.add_plain(StepPart::kInStream, (engine_.prefill_factor - 1) * cost.sum_us());
   cost.add_totals();
   return cost;

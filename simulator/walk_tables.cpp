@@ -49,8 +49,28 @@ Table deployment_table(const WalkTables& from, std::span<const Floor> floors) {
                           {"gpu_memory_gb", "memory of a GPU", "GB", 1, 0},
                           {"weights_fit", "do the weights fit"},
                           {"ops_floor_us", "floor of the ops, one after another", "us", 1, 1},
-                          {"collectives_floor_us", "floor of the collectives", "us", 1, 1}},
+                          {"collectives_floor_us", "floor of the collectives", "us", 1, 1},
+                          {"time_us", "predicted time of the step", "us", 1, 1},
+                          {"ops_time_us", "  of it ops", "us", 1, 1},
+                          {"collectives_time_us", "  collectives", "us", 1, 1},
+                          {"waiting_us", "  waiting for the slowest rank", "us", 1, 1},
+                          {"engine_us", "  engine", "us", 1, 1},
+                          {"predicted_by", "predicted by"}},
               .is_record = true};
+  std::vector<Cell> times(5);
+  if (from.times) {
+    double ops_time_us = 0;
+    double links_time_us = 0;
+    for (size_t i = 0; i < floors.size(); ++i) {
+      (from.walk.steps[i].collective == Collective::kNone ? ops_time_us : links_time_us) += from.times->time_us[i];
+    }
+    double waiting_us = 0;
+    double engine_us = 0;
+    for (const StepShares::Rest& rest : from.times->rest) {
+      (rest.part == StepPart::kWaiting ? waiting_us : engine_us) += rest.time_us;
+    }
+    times = {ops_time_us + links_time_us + waiting_us + engine_us, ops_time_us, links_time_us, waiting_us, engine_us};
+  }
   table.add({std::string(shape.phase == Phase::kDecode ? "decode" : "prefill"),
              layout_text(layout),
              layout.num_ranks(),
@@ -63,7 +83,13 @@ Table deployment_table(const WalkTables& from, std::span<const Floor> floors) {
              from.hardware.memory_gb.value,
              std::string(static_cast<double>(rank_bytes) < from.hardware.memory_gb.value * kBillion ? "yes" : "no"),
              ops_us,
-             links_us});
+             links_us,
+             times[0],
+             times[1],
+             times[2],
+             times[3],
+             times[4],
+             from.predicted_by});
   return table;
 }
 
@@ -73,7 +99,8 @@ std::string shape_text(const model::Shape& shape, int64_t num_parts) {
                        : model::shape_text(shape);
 }
 
-std::vector<Cell> step_cells(const WalkStep& step, const Floor& floor, const std::string& id, const Cell& layers) {
+std::vector<Cell> step_cells(
+    const WalkStep& step, const Floor& floor, const Cell& time, const std::string& id, const Cell& layers) {
   const bool is_op = step.collective == Collective::kNone;
   return {id,
           layers,
@@ -90,6 +117,7 @@ std::vector<Cell> step_cells(const WalkStep& step, const Floor& floor, const std
           is_op ? Cell(step.rank_flops) : Cell(),
           is_op ? Cell() : Cell(step.group_len),
           is_op ? Cell() : Cell(step.rank_wire_bytes),
+          time,
           step.is_optional ? Cell() : Cell(floor.time_us),
           std::string(bound_name(floor.bound))};
 }
@@ -134,7 +162,7 @@ Table steps_table(const WalkTables& from, std::span<const Floor> floors) {
   Table table{.name = "walk",
               .title =
                   "Every op in order, as one rank has it (GPU with most experts; routing uniform). "
-                  "Floor: the hardware's limit, not a measurement",
+                  "Time: predicted, a module's shared out over its ops. Floor: the hardware's limit",
               .columns = {{"op", "op"},
                           {"layer", from.merge_layers ? "layers" : "layer"},
                           {.key = "kind", .heading = "kind", .is_hidden = true},
@@ -150,6 +178,7 @@ Table steps_table(const WalkTables& from, std::span<const Floor> floors) {
                           {"rank_flops", "rank", "GFLOP", kBillion, 3, false, true},
                           {"group_ranks", "group", "ranks"},
                           {"rank_wire_bytes", "rank sends", "KiB", 1024, 1},
+                          {"time_us", "time", "us", 1, 2, false, true},
                           {"floor_us", "floor", "us", 1, 2, false, true},
                           {"bound", "bound"}}};
   const auto& steps = from.walk.steps;
@@ -159,8 +188,10 @@ Table steps_table(const WalkTables& from, std::span<const Floor> floors) {
   for (const LayerSpan& span : layer_spans(steps)) {
     std::vector<std::vector<Cell>> rows;
     for (size_t i = span.begin; i < span.end; ++i) {
-      rows.push_back(from.merge_layers ? step_cells(steps[i], floors[i], id_in_layer(steps[i]), layer_text(span.layer))
-                                       : step_cells(steps[i], floors[i], steps[i].id, span.layer));
+      const Cell time = from.times && from.times->is_covered[i] ? Cell(from.times->time_us[i]) : Cell();
+      rows.push_back(from.merge_layers
+                         ? step_cells(steps[i], floors[i], time, id_in_layer(steps[i]), layer_text(span.layer))
+                         : step_cells(steps[i], floors[i], time, steps[i].id, span.layer));
     }
     const auto same = [](const std::vector<Cell>& left, const std::vector<Cell>& right) {
       return left.front() == right.front() && std::equal(left.begin() + 2, left.end(), right.begin() + 2, right.end());

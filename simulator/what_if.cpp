@@ -4,40 +4,15 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <functional>
 #include <map>
 
 #include "model/check.hpp"
-#include "model/printable.hpp"
 #include "simulator/layout.hpp"
 
 namespace simulator {
 namespace {
-
-constexpr double kBitsOfByte = 8;
-
-// Times as much, or a value of its own.
-void change(Figure& figure, const std::string& text, const char* flag, bool takes_bits) {
-  if (text.empty()) {
-    return;
-  }
-  const bool is_factor = text.front() == 'x';
-  const bool is_bits = takes_bits && text.back() == 'G';
-  const char* begin = text.data() + (is_factor ? 1 : 0);
-  const char* end = text.data() + text.size() - (is_bits ? 1 : 0);
-  double value = 0;
-  const auto [stop, error] = std::from_chars(begin, end, value);
-  if (error != std::errc() || stop != end || !(value > 0) || value > 1e9 || (is_factor && is_bits)) {
-    model::throw_input_error("{} {}: expected a factor like x1.4 or a number{}",
-                             flag,
-                             model::printable(text),
-                             takes_bits ? " of GB/s, or of Gb/s like 800G" : "");
-  }
-  figure.value = is_factor ? figure.value * value : is_bits ? value / kBitsOfByte : value;
-  figure.source = fmt::format("{} {}", flag, text);
-}
 
 struct Parameter {
   const char* name;
@@ -71,45 +46,112 @@ std::vector<Parameter> parameters() {
           {"requests in the system", "1", workload(&Workload::concurrency)},
           {"prompt", "tokens", workload(&Workload::prompt_tokens)},
           {"answer", "tokens", workload(&Workload::answer_tokens)},
+          {"cached share of a prompt", "1", workload(&Workload::prefix_hit)},
+          {"prefill chunk", "tokens", workload(&Workload::prefill_chunk)},
+          {"steps between chunks",
+           "1",
+           [](Deployment& deployment) {
+             return deployment.workload.prefill_chunk > 0 ? &deployment.workload.steps_per_chunk : nullptr;
+           }},
           {"first draft kept", "1", [](Deployment& deployment) {
              auto& acceptance = deployment.workload.acceptance;
              return acceptance.empty() ? nullptr : acceptance.data();
            }}};
 }
 
+struct WhatIf {
+  const char* name;
+  std::string flag;
+  std::function<void(HardwareChanges&, Deployment&)> apply;
+};
+
+std::vector<WhatIf> what_ifs(const WhatIfBase& base) {
+  const auto rate = [](std::string HardwareChanges::*member, const char* value) {
+    return [member, value](HardwareChanges& changes, Deployment&) { changes.*member = value; };
+  };
+  const auto sms = [](int64_t comm_sms) {
+    return [comm_sms](HardwareChanges& changes, Deployment&) { changes.comm_sms = comm_sms; };
+  };
+  const Deployment& now = base.as_built;
+  const int64_t worker_gpus = now.decode.rank.layout.num_ranks();
+  std::vector<WhatIf> all{{"memory x1.4", "--hbm x1.4", rate(&HardwareChanges::memory_rate, "x1.4")},
+                          {"NVLink x2", "--nvlink x2", rate(&HardwareChanges::nvlink, "x2")},
+                          {"network of 800 Gb/s", "--nic 800G", rate(&HardwareChanges::nic, "800G")},
+                          {"NVLink and network one domain",
+                           fmt::format("--nvlink-domain {}", worker_gpus),
+                           [worker_gpus](HardwareChanges& changes, Deployment&) {
+                             changes.nvlink_domain = std::max(worker_gpus, changes.nvlink_domain.value_or(0));
+                           }},
+                          {"FP8 accumulation in 34 bits, at most",
+                           "--fp8-accumulation 34bit",
+                           [](HardwareChanges& changes, Deployment&) { changes.wide_fp8_accumulation = true; }},
+                          {"20 SMs for communication", "--comm-sms 20", sms(20)},
+                          {"communication co-processor", "--comm-sms 0", sms(0)}};
+  if (!now.decode.rank.two_batch_overlap && now.decode.rank.is_spread()) {
+    all.push_back({"two-batch overlap", "--two-batch-overlap", [](HardwareChanges&, Deployment& deployment) {
+                     deployment.decode.rank.two_batch_overlap = true;
+                   }});
+  }
+  if (!now.decode.rank.eplb && now.decode.rank.is_spread()) {
+    all.push_back({"experts placed by load", "--eplb", [](HardwareChanges&, Deployment& deployment) {
+                     deployment.decode.rank.eplb = true;
+                   }});
+  }
+  if (now.decode.rank.kv_dtype == KvDtype::kBf16) {
+    all.push_back({"FP8 cache", "--kv-dtype fp8", [](HardwareChanges&, Deployment& deployment) {
+                     deployment.decode.rank.kv_dtype = KvDtype::kFp8;
+                   }});
+  }
+  return all;
+}
+
 }  // namespace
 
-Hardware changed(const Hardware& hardware, const HardwareChanges& changes) {
-  Hardware result = hardware;
-  change(result.memory_gb_per_s, changes.memory_rate, "--hbm", false);
-  change(result.nvlink_gb_per_s, changes.nvlink, "--nvlink", false);
-  change(result.nic_gb_per_s, changes.nic, "--nic", true);
-  if (!changes.peak.empty()) {
-    Figure& fp8 = result.fp8_dense_tflops ? *result.fp8_dense_tflops : result.bf16_dense_tflops;
-    const double before = fp8.value;
-    change(fp8, changes.peak, "--peak", false);
-    if (result.fp8_dense_tflops) {
-      result.bf16_dense_tflops.value *= fp8.value / before;
+Table what_if_table(const WhatIfBase& base, MoeCurves& curves) {
+  Table table{.name = "what_ifs",
+              .title = "One thing changed at a time",
+              .columns = {{"what_if", "what if"},
+                          {"flag", "flag of estimate"},
+                          {"tpot_ms", "a token", "ms", 1, 2},
+                          {"tpot_change_pct", "change", "%", 1, 1},
+                          {"prompt_ms", "a prompt", "ms", 1, 1},
+                          {"prompt_change_pct", "change", "%", 1, 1},
+                          {"tokens_per_s_per_gpu", "tokens/s", "a GPU", 1, 1}}};
+  double tpot_ms = 0;
+  double prompt_ms = 0;
+  const auto add = [&](const WhatIf& what_if, MoeCurves& with) {
+    HardwareChanges changes = base.changes;
+    Deployment deployment = base.as_built;
+    what_if.apply(changes, deployment);
+    const Hardware as_built = deployment.hardware;
+    deployment.hardware = changed(as_built, changes);
+    const Serving serving = serve(deployment, changed(base.fits, as_built, changes), with);
+    const double this_prompt_ms = serving.prompt.total_us / 1e3;
+    tpot_ms = tpot_ms == 0 ? serving.tpot_ms : tpot_ms;
+    prompt_ms = prompt_ms == 0 ? this_prompt_ms : prompt_ms;
+    table.add({std::string(what_if.name),
+               what_if.flag,
+               serving.tpot_ms,
+               100 * (serving.tpot_ms / tpot_ms - 1),
+               this_prompt_ms,
+               100 * (this_prompt_ms / prompt_ms - 1),
+               serving.tokens_per_s_per_gpu});
+  };
+  add({"as it is", "", [](HardwareChanges&, Deployment&) {}}, curves);
+  for (const WhatIf& what_if : what_ifs(base)) {
+    try {
+      add(what_if, curves);
+    } catch (const model::InputError&) {
+      // A back end that this domain does not have, or rows of tables that do not tell: not a change of this deployment.
     }
   }
-  if (changes.nvlink_domain) {
-    constexpr int64_t kMostGpus = 1 << 16;
-    if (*changes.nvlink_domain < 1 || *changes.nvlink_domain > kMostGpus) {
-      model::throw_input_error("--nvlink-domain {}: expected 1 to {} GPUs", *changes.nvlink_domain, kMostGpus);
-    }
-    result.nvlink_domain_gpus = {.value = static_cast<double>(*changes.nvlink_domain),
-                                 .source = fmt::format("--nvlink-domain {}", *changes.nvlink_domain)};
+  RoutingAssumptions equal = curves.routing();
+  if (equal.skew.family != SkewFamily::kBalanced) {
+    equal.skew = {.family = SkewFamily::kBalanced};
+    MoeCurves of_equal(equal);
+    add({"equally popular experts", "--skew balanced", [](HardwareChanges&, Deployment&) {}}, of_equal);
   }
-  if (changes.sms < 1 || changes.comm_sms < 0 || changes.comm_sms >= changes.sms) {
-    model::throw_input_error(
-        "--comm-sms {}: expected 0 up to {}, of the {} SMs of --sms", changes.comm_sms, changes.sms - 1, changes.sms);
-  }
-  const double left = static_cast<double>(changes.sms - changes.comm_sms) / static_cast<double>(changes.sms);
-  result.bf16_dense_tflops.value *= left;
-  if (result.fp8_dense_tflops) {
-    result.fp8_dense_tflops->value *= left;
-  }
-  return result;
+  return table;
 }
 
 Table sensitivity_table(const Deployment& deployment, const std::vector<ChosenFit>& fits, MoeCurves& curves) {

@@ -28,8 +28,15 @@ simulator::DeploymentRequest request_of(const DeploymentFlags& flags) {
 
 simulator::Deployment deployment_of(const DeploymentFlags& flags) {
   simulator::Deployment deployment = simulator::build_deployment(request_of(flags));
-  deployment.hardware = simulator::changed(deployment.hardware, flags.changes);
+  deployment.hardware = simulator::changed(deployment.hardware, changes_of(flags));
   return deployment;
+}
+
+simulator::HardwareChanges changes_of(const DeploymentFlags& flags) {
+  simulator::HardwareChanges changes = flags.changes;
+  changes.comm_sms = simulator::with_preset(flags.request).comm_sms;
+  changes.wide_fp8_accumulation = flags.fp8_accumulation == "34bit";
+  return changes;
 }
 
 simulator::MoeCurves curves_of(const DeploymentFlags& flags) {
@@ -48,14 +55,14 @@ simulator::MoeCurves curves_of(const DeploymentFlags& flags) {
 }
 
 std::vector<simulator::ChosenFit> fits_of(const DeploymentFlags& flags, const simulator::Deployment& deployment) {
-  std::vector<simulator::ChosenFit> fits = simulator::choose_fits(calibrations(flags.calibration), deployment.hardware);
-  if (flags.timing_tables.empty()) {
-    return fits;
+  // Constants and rows are of the GPU as it is, whatever --hbm and its like ask.
+  const simulator::Hardware as_built = simulator::build_deployment(request_of(flags)).hardware;
+  std::vector<simulator::ChosenFit> fits = simulator::choose_fits(calibrations(flags.calibration), as_built);
+  if (!flags.timing_tables.empty()) {
+    fits = simulator::with_tables(std::move(fits),
+                                  simulator::load_op_tables(flags.timing_tables, as_built, deployment.config));
   }
-  // Rows are of the GPU as it is, whatever --hbm and its like ask.
-  const simulator::Hardware measured = simulator::load_hardware(deployment.hardware.name);
-  return simulator::with_tables(std::move(fits),
-                                simulator::load_op_tables(flags.timing_tables, measured, deployment.config));
+  return simulator::changed(std::move(fits), as_built, changes_of(flags));
 }
 
 void add_workload(CLI::App& command, DeploymentFlags& flags) {
@@ -118,7 +125,7 @@ void add_workload(CLI::App& command, DeploymentFlags& flags) {
   command.add_option("--all-to-all,--moe-a2a-backend",
                      flags.all_to_all,
                      "of decode: deepep-ll, deepep-ll-dedup, deepep-normal, deepep-v2, nvlink-one-sided, "
-                     "nvlink-two-sided, allgather (default: the engine's)");
+                     "nvlink-two-sided, allgather, fused (default: the engine's)");
   command.add_option("--link", flags.link, "infiniband or roce, between NVLink domains")->capture_default_str();
   command.add_flag(
       "--two-batch-overlap,--enable-two-batch-overlap", request.two_batch_overlap, "halves hide all-to-all");
@@ -137,7 +144,18 @@ void add_workload(CLI::App& command, DeploymentFlags& flags) {
   command.add_option("--nvlink-domain", changes.nvlink_domain, "GPUs that reach one another over NVLink")->group(group);
   command.add_option("--nic", changes.nic, "network of a GPU: x2, GB/s, or 800G for Gb/s")->group(group);
   command.add_option("--peak", changes.peak, "tensor cores: x1.5, or dense FP8 TFLOPS")->group(group);
-  command.add_option("--comm-sms", changes.comm_sms, "SMs that communication keeps from computing")->group(group);
+  command
+      .add_option("--comm-sms",
+                  request.comm_sms,
+                  "SMs that communication keeps from computing (20 in the V3 report; 0: a communication co-processor)")
+      ->group(group);
+  command
+      .add_option(
+          "--fp8-accumulation",
+          flags.fp8_accumulation,
+          "34bit: no promotion of FP8 products to FP32 (14bit is what Hopper does); an upper bound on what it saves")
+      ->check(CLI::IsMember({"14bit", "34bit"}))
+      ->group(group);
   command.add_option("--sms", changes.sms, "SMs of the GPU")->capture_default_str()->group(group);
 }
 

@@ -16,7 +16,8 @@ struct DeploymentFlags {
   simulator::DeploymentRequest request;
   LayoutFlags layout;
   LayoutFlags prefill_layout;
-  simulator::HardwareChanges changes;
+  simulator::HardwareChanges changes;  // but for those that changes_of() adds
+  std::string fp8_accumulation;
   std::string link = "infiniband";
   double layer_correlation = 0;
   double stale_correlation = 1;
@@ -33,6 +34,7 @@ void add_deployment(CLI::App& command, DeploymentFlags& flags);
 
 // What the flags say, without the hardware changes. Throws InputError.
 simulator::DeploymentRequest request_of(const DeploymentFlags& flags);
+simulator::HardwareChanges changes_of(const DeploymentFlags& flags);
 simulator::Deployment deployment_of(const DeploymentFlags& flags);
 simulator::MoeCurves curves_of(const DeploymentFlags& flags);
 // The constants for the deployment's hardware, with the rows of --timing-tables beside them.

@@ -129,7 +129,19 @@ SimCommand add_lookup(CLI::App& app) {
   add_output(*command, flags->output);
   command->footer(
       "\nExample:\n"
-      "  $ dsv3-sim lookup --tables measurements --gpu h200 --op gemm_fp8 --at n=7168,k=2048,m=96\n");
+      "  $ dsv3-sim lookup --tables measurements --gpu h200 --op gemm_fp8 --at n=7168,k=2048,m=96\n"
+      "  gemm_fp8 at n=7168,k=2048,m=96 on NVIDIA H200 SXM 141 GB\n"
+      "    time                                 10.57 us\n"
+      "    how                                  exact row\n"
+      "    hardware floor                       3.39 us\n"
+      "    floor of the time                    32.0 %\n"
+      "    rows left out and answered so        0\n"
+      "      their error, median                0.0 %\n"
+      "      p90                                0.0 %\n"
+      "    by the fitted constants              11.54 us\n"
+      "    rows of the table                    323\n"
+      "      dropped, faster than the hardware  0\n"
+      "    source                               gemm_dense.csv:1014: the row itself\n");
   return {command, [flags] { return run_lookup(*flags); }};
 }
 

@@ -5,6 +5,8 @@
 #include <vector>
 
 #include "simulator/cost_tables.hpp"
+#include "simulator/step_model.hpp"
+#include "simulator/step_shares.hpp"
 #include "simulator/walk_tables.hpp"
 #include "tools/cli.hpp"
 #include "tools/sim_flags.hpp"
@@ -65,6 +67,7 @@ void add_cost(CLI::App& app, CostFlags& flags) {
 struct WalkFlags {
   std::string model = "deepseek-v3";
   std::string gpu = "h100";
+  std::string engine = "ideal";
   std::string phase = "decode";
   simulator::StepShape shape;
   int64_t prompt_len = 4096;
@@ -73,6 +76,33 @@ struct WalkFlags {
   LayoutFlags layout;
   OutputFlags output;
 };
+
+// The step of the engine in this layout, with as many redundant experts as make them divide. Prompts go one after another.
+simulator::StepShares predicted(const model::ParallelPlan& plan,
+                                const simulator::Walk& walk,
+                                const simulator::Hardware& hardware,
+                                const simulator::EngineProfile& engine) {
+  const model::ModelConfig& config = plan.config;
+  const simulator::StepShape& shape = walk.shape;
+  simulator::RankLayout rank{.layout = plan.layout};
+  const int64_t ep = plan.layout.ep;
+  rank.redundant_experts = (config.n_routed_experts + ep - 1) / ep * ep - config.n_routed_experts;
+  check_rank(config, rank);
+  const auto fits = simulator::choose_fits(simulator::built_in_calibrations(), hardware);
+  simulator::MoeCurves curves({.skew = simulator::parse_skew("balanced")});
+  const simulator::StepModel model(config, hardware, fits, engine, rank, curves);
+  const auto sequences = static_cast<double>(shape.num_sequences);
+  const auto cached = static_cast<double>(shape.num_cached);
+  const auto new_tokens = static_cast<double>(shape.num_new);
+  simulator::StepCost cost;
+  if (shape.phase == simulator::Phase::kDecode) {
+    cost = model.decode({.sequences = sequences, .kv_len = cached + 1});
+  } else {
+    const simulator::StepCost prompt = model.prefill({.num_cached = cached, .new_tokens = new_tokens});
+    cost = simulator::weighted_sum({&prompt, 1}, sequences);
+  }
+  return simulator::share_out(config, walk, simulator::walk_floors(walk, config, hardware), cost);
+}
 
 int run_walk(const WalkFlags& flags) {
   const simulator::DescribedModel described = simulator::load_model(flags.model);
@@ -97,14 +127,24 @@ int run_walk(const WalkFlags& flags) {
   const simulator::Hardware hardware = simulator::load_hardware(flags.gpu);
   const model::ParallelPlan plan = simulator::plan_layout(*described.mla_config(), flags.layout.layout());
   const simulator::Walk walk = simulator::walk(plan, shape);
-  const bool merge_layers = !flags.all_layers && !flags.output.json && !flags.output.csv;
-  print_tables(simulator::walk_tables({plan, walk, hardware, merge_layers}), flags.output);
+  simulator::WalkTables tables{.plan = plan, .walk = walk, .hardware = hardware};
+  tables.merge_layers = !flags.all_layers && !flags.output.json && !flags.output.csv;
+  const simulator::EngineProfile engine = simulator::load_engine(flags.engine);
+  try {
+    tables.times = predicted(plan, walk, hardware, engine);
+    tables.predicted_by = fmt::format("constants of {}, routing uniform", flags.engine);
+  } catch (const model::InputError& error) {
+    tables.predicted_by = fmt::format("nothing: {}", error.what());  // a layout may be cut as no engine runs it
+  }
+  print_tables(simulator::walk_tables(tables), flags.output);
   return kExitOk;
 }
 
 void add_walk(CLI::App& app, WalkFlags& flags) {
   app.add_option("--model,--model-path", flags.model, "deepseek-v3, kimi-k2, or a config.json")->capture_default_str();
   app.add_option("--system,--gpu", flags.gpu, simulator::built_in_hardware_names() + ", or a hardware file")
+      ->capture_default_str();
+  app.add_option("--engine", flags.engine, simulator::engine_names() + ": whose time is predicted")
       ->capture_default_str();
   app.add_option("--phase", flags.phase, "decode (one token a sequence) or prefill")
       ->check(CLI::IsMember({"decode", "prefill"}))
@@ -135,7 +175,13 @@ void add_walk(CLI::App& app, WalkFlags& flags) {
       "    memory of a GPU                       141 GB\n"
       "    do the weights fit                    yes\n"
       "    floor of the ops, one after another   22,870.2 us\n"
-      "    floor of the collectives              627.3 us\n");
+      "    floor of the collectives              627.3 us\n"
+      "    predicted time of the step            36,595.3 us\n"
+      "      of it ops                           34,091.2 us\n"
+      "      collectives                         2,429.1 us\n"
+      "      waiting for the slowest rank        75.1 us\n"
+      "      engine                              0.0 us\n"
+      "    predicted by                          constants of ideal, routing uniform\n");
 }
 
 }  // namespace

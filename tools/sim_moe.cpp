@@ -22,7 +22,7 @@ constexpr const char* kSkewHelp =
     "balanced, lognormal:SIGMA, powerlaw:ALPHA, gini:G, file:LOADS (CSV or JSON of counts), trace:ROUTING (CSV or "
     "JSON)";
 constexpr const char* kBackendHelp =
-    "deepep-ll, deepep-ll-dedup, deepep-normal, deepep-v2, nvlink-one-sided, nvlink-two-sided, allgather";
+    "deepep-ll, deepep-ll-dedup, deepep-normal, deepep-v2, nvlink-one-sided, nvlink-two-sided, allgather, fused";
 
 struct CommonFlags {
   std::string model = "deepseek-v3";
@@ -176,6 +176,14 @@ std::function<int()> add_skew(CLI::App& app) {
       ->capture_default_str();
   app.add_option("--bias-gamma", options.gammas, "what if the router's bias were steered by so much a step")
       ->delimiter(',');
+  app.add_flag("--local-search",
+               options.with_local_search,
+               "a row more: the best placement that swapping slots finds, a bound for EPLB");
+  app.add_option("--dynamic",
+                 options.num_hosted,
+                 "a row more: ranks host so many experts, and each step chooses which of them compute (V3 report: 16, "
+                 "of which 9)")
+      ->check(CLI::PositiveNumber);
   app.add_flag("--loads",
                flags->with_loads,
                "also the mean load of every expert, and of every rank of the first EP size, by layer");

@@ -27,7 +27,7 @@ int run_search(SearchFlags& flags) {
   request.base = request_of(flags.deployment);
   simulator::MoeCurves curves = curves_of(flags.deployment);
   const auto fits = calibrations(flags.deployment.calibration);
-  const simulator::SearchResult result = simulator::search(request, fits, flags.deployment.changes, curves);
+  const simulator::SearchResult result = simulator::search(request, fits, changes_of(flags.deployment), curves);
   if (!flags.emit.empty()) {
     // The last one has most tokens/s a GPU.
     fmt::print("{}",
@@ -84,7 +84,7 @@ SimCommand add_search(CLI::App& app) {
       "           +------------------------------------------------------------\n"
       "            116                                                      128 tokens/s a user\n"
       "\n"
-      "  Layouts that no other beats, of 55 points\n"
+      "  Layouts that no other beats, of 55 points; the last has most tokens/s a GPU\n"
       "    layout           workers  prefill  GPUs  sequences  requests  tokens/s  tokens/s  a token  90 % from     to "
       " first token  memory  redundant\n"
       "                                             a DP rank              a user     a GPU       ms         ms     ms "
@@ -168,12 +168,45 @@ SimCommand add_sensitivity(CLI::App& app) {
       "    prefill factor           3.48  1        2.927057          0.324\n"
       "    requests in the system     32  1        0.591386          0.602\n"
       "    prompt                   4096  tokens   0.002668          0.347\n"
-      "    answer                   1024  tokens  -0.009705         -0.316\n");
+      "    answer                   1024  tokens  -0.009705         -0.316\n"
+      "\n"
+      "  One thing changed at a time\n"
+      "    what if                               flag of estimate          a token  change  a prompt  change  "
+      "tokens/s\n"
+      "                                                                         ms       %        ms       %     a "
+      "GPU\n"
+      "    as it is                                                          31.46     0.0     336.5     0.0     "
+      "125.8\n"
+      "    memory x1.4                           --hbm x1.4                  26.93   -14.4     321.2    -4.5     "
+      "146.8\n"
+      "    NVLink x2                             --nvlink x2                 29.20    -7.2     270.8   -19.5     "
+      "135.8\n"
+      "    network of 800 Gb/s                   --nic 800G                  31.46     0.0     336.5     0.0     "
+      "125.8\n"
+      "    NVLink and network one domain         --nvlink-domain 8           31.46     0.0     336.5     0.0     "
+      "125.8\n"
+      "    FP8 accumulation in 34 bits, at most  --fp8-accumulation 34bit    30.82    -2.0     315.6    -6.2     "
+      "128.5\n"
+      "    20 SMs for communication              --comm-sms 20               32.16     2.2     359.4     6.8     "
+      "123.0\n"
+      "    communication co-processor            --comm-sms 0                31.46     0.0     336.5     0.0     "
+      "125.8\n"
+      "    FP8 cache                             --kv-dtype fp8              30.50    -3.0     336.5     0.0     "
+      "129.8\n"
+      "    equally popular experts               --skew balanced             34.72    10.4     336.5     0.0     "
+      "114.1\n");
   return {command, [flags] {
             const simulator::Deployment deployment = deployment_of(*flags);
             const auto fits = fits_of(*flags, deployment);
             simulator::MoeCurves curves = curves_of(*flags);
-            print_tables({simulator::sensitivity_table(deployment, fits, curves)}, flags->output);
+            DeploymentFlags unchanged = *flags;
+            unchanged.fp8_accumulation.clear();
+            const simulator::WhatIfBase base{.as_built = simulator::build_deployment(request_of(*flags)),
+                                             .fits = fits_of(unchanged, deployment),
+                                             .changes = changes_of(*flags)};
+            print_tables(
+                {simulator::sensitivity_table(deployment, fits, curves), simulator::what_if_table(base, curves)},
+                flags->output);
             return kExitOk;
           }};
 }
@@ -203,7 +236,7 @@ SimCommand add_pipeline(CLI::App& app) {
       "  $ dsv3-sim pipeline --pp 16 --micro-batches 48 --both 2.2\n"
       "  Schedules of one pipeline, times in the unit of the flags\n"
       "    schedule  bubble by formula  by running it  all micro-batches  idle  formula\n"
-      "                                                                     %\n"
+      "                                                                      %\n"
       "    forward              15.000         15.000             63.000  23.8  (P-1) F\n"
       "    1F1B                 45.000         45.000            189.000  23.8  (P-1)(F+B)\n"
       "    ZB1P                 15.000         15.000            159.000   9.4  (P-1)(F+B-2W)\n"

@@ -148,7 +148,9 @@ SimCommand add_trace(CLI::App& app) {
       ->delimiter(',')
       ->capture_default_str();
   command->add_option("--out", flags->out, "the file to write (Chrome's trace event format)")->required();
-  command->footer("\nExample:\n  $ dsv3-sim trace --preset h100-ep72-decode --ranks 0,8 --out step.json\n");
+  command->footer(
+      "\nExample (prints nothing; open the file in ui.perfetto.dev):\n"
+      "  $ dsv3-sim trace --preset h100-ep72-decode --ranks 0,8 --out step.json\n");
   return {command, [flags] {
             const simulator::Deployment deployment = deployment_of(flags->deployment);
             const auto fits = fits_of(flags->deployment, deployment);
@@ -239,7 +241,12 @@ SimCommand add_calibrate(CLI::App& app) {
   add_output(*command, flags->deployment.output);
   command->footer(
       "\nExample:\n"
-      "  $ dsv3-sim calibrate --step-log steps.csv --preset h200-tp8 --out mine.json\n"
+      "  $ dsv3-sim calibrate --step-log steps.csv --preset h200-tp8 --out mine.json --table correction\n"
+      "  Constants of sglang: fitted to 4 steps of steps.csv\n"
+      "    constant                              before      after\n"
+      "    stream factor                          1.050      1.032\n"
+      "    host time of a step, us            1,050.000  4,405.000\n"
+      "    spread of log(predicted / logged)      0.067      0.080\n"
       "  $ dsv3-sim estimate --preset h200-tp8 --engine mine.json\n");
   return {command, [flags] { return run_calibrate(*flags); }};
 }
@@ -265,7 +272,13 @@ SimCommand add_validate(CLI::App& app) {
   command->footer(
       "\nExamples:\n"
       "  $ dsv3-sim validate --silicon e2e_tpot_b200_b300_gb200_fp8.csv --table summary,by_group\n"
-      "  $ dsv3-sim validate --alltoall deepep_low_latency_sweep.csv --json\n");
+      "  $ dsv3-sim validate --alltoall deepep_low_latency_sweep.csv --table summary\n"
+      "  Predicted against measured all-to-all times\n"
+      "    rows                      454\n"
+      "    median error              1.46 %\n"
+      "    p90 error                 3.90 %\n"
+      "    bias                      -0.06 %\n"
+      "    inside the 90 % interval  97.8 %\n");
   return {command, [flags, output, alltoall] {
             if (alltoall.option->count() > 0) {
               return alltoall.run();

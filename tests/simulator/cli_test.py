@@ -104,6 +104,14 @@ class WalkTest(SimTest):
         self.assertEqual(layers, [1, 2])
         self.assertEqual(document["deployment"]["layout"], "tp8 pp1 dp1 ep1")
 
+    def test_times_add_up_to_the_step(self):
+        for flags in (["--layout", "tp8"], ["--layout", "dep8", "--phase", "prefill"], ["--layout", "tp4dp8ep32sp"]):
+            document = json.loads(self.output("walk", "--system", "h200", "--engine", "sglang", *flags, "--json"))
+            whole = document["deployment"]
+            ops = sum(row["time_us"] or 0 for row in document["walk"])
+            self.assertAlmostEqual(ops + whole["waiting_us"] + whole["engine_us"], whole["time_us"], delta=1e-9 * whole["time_us"])
+            self.assertGreater(whole["time_us"], whole["ops_floor_us"])
+
     def test_spellings_of_engines_are_understood(self):
         def layout(*flags):
             return self.walk_json("--table", "deployment", *flags)["deployment"]["layout"]

@@ -85,6 +85,38 @@ TEST_F(FilesTest, EveryFormOfTrace_GivesTheSameLoads) {
       expected);
 }
 
+// numpy 2 wrote them: np.save of [[[0,0],[0,1],[2,1]],[[0,0],[3,0],[2,3]]] as uint8, and its bytes as int32 and uint16. The first layer
+// is dense.
+TEST_F(FilesTest, IdsInBase64_AreThoseOfTheEngines) {
+  const Loads expected{{2, 1, 0, 1}, {0, 1, 2, 1}};
+  const std::string npy =
+      "k05VTVBZAQB2AHsnZGVzY3InOiAnfHUxJywgJ2ZvcnRyYW5fb3JkZXInOiBGYWxzZSwgJ3NoYXBlJzogKDIsIDMs"
+      "IDIpLCB9ICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgIAoAAAAB"
+      "AgEAAAMAAgM=";
+  EXPECT_EQ(read_routing_trace(write("vllm_npy.json", R"({"choices":[{"routed_experts":")" + npy + R"("}]})")),
+            expected);
+  const std::string int32 = "AAAAAAAAAAAAAAAAAQAAAAIAAAABAAAAAAAAAAAAAAADAAAAAAAAAAIAAAADAAAA";
+  const std::string meta = R"({"meta_info":{"prompt_tokens":2,"completion_tokens":1,"routed_experts":")";
+  EXPECT_EQ(trace_loads(read_trace(write("sglang.json", meta + int32 + "\"}}"), 2), 0), expected);
+  const std::string uint16 = "AAAAAAAAAQACAAEAAAAAAAMAAAACAAMA";
+  const std::string typed = meta + uint16 + R"(","routed_experts_dtype":"uint16"}})";
+  EXPECT_EQ(trace_loads(read_trace(write("sglang16.json", typed), 2), 0), expected);
+  // Several responses in one file.
+  EXPECT_EQ(trace_loads(read_trace(write("list.json", "[" + typed + "," + typed + "]"), 2), 0)[0],
+            (std::vector<double>{4, 2, 0, 2}));
+}
+
+TEST_F(FilesTest, BrokenBase64_IsRefused) {
+  const auto vllm = [&](const std::string& text) {
+    return message([&] { read_trace(write("bad.json", R"({"choices":[{"routed_experts":")" + text + R"("}]})")); });
+  };
+  EXPECT_NE(vllm("!!").find("expected base64"), std::string::npos);
+  EXPECT_NE(vllm("AAAA").find(".npy"), std::string::npos);
+  const std::string sglang =
+      R"({"meta_info":{"prompt_tokens":2,"completion_tokens":2,"routed_experts":"AAAAAAAAAAA="}})";
+  EXPECT_NE(message([&] { read_trace(write("odd.json", sglang), 8); }).find("2 expert ids"), std::string::npos);
+}
+
 TEST_F(FilesTest, BrokenTraces_AreRefused) {
   // What dsv3-infer writes; position 1 came twice, first as a draft.
   EXPECT_EQ(read_routing_trace(write("infer.csv",

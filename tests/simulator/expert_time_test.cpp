@@ -4,7 +4,9 @@
 
 #include <algorithm>
 
+#include "model/config.hpp"
 #include "model/check.hpp"
+#include "simulator/op_call.hpp"
 #include "simulator/placement_files.hpp"
 #include "simulator/skew_tables.hpp"
 
@@ -36,6 +38,31 @@ TEST(ExpertTime, MoreWork_IsNeverFaster) {
       EXPECT_GE(now, before) << gpu;
       EXPECT_GE(decode_us(gpu, load_of(rows, 9)), decode_us(gpu, load_of(rows, 8))) << gpu;
       before = now;
+    }
+  }
+}
+
+// The step model has a coarser formula of the same kernel, fitted to rows with equal experts alone (op_fit.hpp): where both apply, with up
+// to 64 rows an expert, they may not drift apart.
+TEST(ExpertTime, TheStepModelsFormula_AgreesOnEqualExperts) {
+  const model::ModelConfig config = model::built_in_config("deepseek-v3");
+  for (const char* gpu : {"h100", "h200", "b200", "gb200-nvl72"}) {
+    const Hardware hardware = load_hardware(gpu);
+    const auto fits = choose_fits(built_in_calibrations(), hardware);
+    for (const int64_t experts : {1, 4, 32}) {
+      for (const int64_t rows_each : {1, 16, 64}) {
+        const double step_us =
+            op_time(fits[static_cast<size_t>(OpFamily::kExperts)],
+                    experts_call(config, static_cast<double>(experts), static_cast<double>(experts * rows_each), 1),
+                    peaks(hardware))
+                .time_us;
+        const RankLoad load{.num_tokens = experts * rows_each,
+                            .num_active_experts = experts,
+                            .rows_per_expert = static_cast<double>(rows_each),
+                            .padded_rows = 64 * experts};
+        EXPECT_NEAR(decode_us(gpu, load) / step_us, 1, 0.15)
+            << gpu << ", " << experts << " experts, " << rows_each << " rows";
+      }
     }
   }
 }

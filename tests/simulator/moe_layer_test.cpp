@@ -189,6 +189,28 @@ TEST(MoeLayer, EpThatDoesNotDivide_WorksWithPaddingAndRedundancy) {
   }
 }
 
+// One kernel: never more than the products and all bytes one after another, never less than either, and the analytic form agrees.
+TEST(MoeLayer, FusedKernel_HidesBytesBehindProducts) {
+  MoeDeployment deployment = deployment_of(32, 128);
+  const MoeLayer layer = layer_of("balanced", 32, 1);
+  deployment.backend = AllToAllBackend::kDeepEpV2;  // sends the same bytes at the same rates
+  const auto apart = sample_moe_layer(deployment, layer, 0, 50, 1);
+  deployment.backend = AllToAllBackend::kFused;
+  const auto fused = sample_moe_layer(deployment, layer, 0, 50, 1);
+  for (size_t i = 0; i < fused.size(); ++i) {
+    EXPECT_LT(fused[i].total_us(), apart[i].total_us());
+    EXPECT_GT(fused[i].total_us(), apart[i].compute_us);
+    EXPECT_EQ(fused[i].combine_us, 0);
+  }
+  EXPECT_NEAR(estimate_moe_layer(deployment, layer, 1).mean.total_us(), mean_total(fused), 0.03 * mean_total(fused));
+  MoeDeployment slow = deployment;
+  slow.hardware.nic_gb_per_s.value = 1;  // nothing hides
+  const auto wire = sample_moe_layer(slow, layer, 0, 50, 1);
+  slow.backend = AllToAllBackend::kDeepEpV2;
+  EXPECT_LT(mean_total(wire), mean_total(sample_moe_layer(slow, layer, 0, 50, 1)));
+  EXPECT_GT(mean_total(wire), 10 * mean_total(fused));
+}
+
 TEST(MoeLayer, NonsenseIsRefused) {
   MoeDeployment deployment = deployment_of(32, 0);
   EXPECT_THROW(sample_moe_layer(deployment, layer_of("balanced", 32, 1), 0, 1, 1), model::InputError);

@@ -39,6 +39,46 @@ class PlanningTest(SimTestCase):
             self.assertLessEqual(self.estimate("--preset", "h100-ep72-decode", *flags)["step_ms"], base)
         self.assertGreaterEqual(self.estimate("--preset", "h100-ep72-decode", "--comm-sms", "20")["step_ms"], base)
 
+    # Between two GPUs whose constants could be borrowed nothing may jump: a faster part is never a slower step.
+    def test_a_faster_part_is_never_slower(self):
+        for flag, preset in (("--hbm", "h800-ep144-decode"), ("--peak", "h800-ep144-decode"), ("--nvlink", "h200-tp8")):
+            factors = ("x1", "x1.1", "x1.2", "x1.4", "x1.8", "x2.5")
+            times = [self.estimate("--preset", preset, flag, factor) for factor in factors]
+            for slower, faster in zip(times, times[1:]):
+                self.assertLessEqual(faster["tpot_ms"], slower["tpot_ms"], flag)
+                self.assertLessEqual(faster["prompt_ms"], slower["prompt_ms"], flag)
+                self.assertAlmostEqual(faster["tpot_high_ms"] / faster["tpot_ms"], slower["tpot_high_ms"] / slower["tpot_ms"], 6)
+
+    def test_what_ifs_of_one_deployment(self):
+        table = json.loads(self.output("sensitivity", "--preset", "h200-tp8", "--json"))["what_ifs"]
+        rows = {row["flag"]: row for row in table}
+        self.assertLess(rows["--hbm x1.4"]["tpot_change_pct"], 0)
+        self.assertEqual(rows["--hbm x1.4"]["tpot_ms"], self.estimate("--preset", "h200-tp8", "--hbm", "x1.4")["tpot_ms"])
+        wide = self.estimate("--preset", "h200-tp8", "--fp8-accumulation", "34bit")["tpot_ms"]
+        self.assertEqual(rows["--fp8-accumulation 34bit"]["tpot_ms"], wide)
+        self.refused(["estimate", "--fp8-accumulation", "16bit"], "--fp8-accumulation", "34bit")
+
+    # Requests in the system = requests a second x the time that one spends in it (Little).
+    def test_requests_and_their_time_agree(self):
+        for flags in (["--preset", "h200-tp8"], ["--preset", "h800-ep32-prefill"], ["--gpu", "b200", "--layout", "dep8", "--bs", "16"]):
+            row = self.estimate(*flags)
+            workload = {"h200-tp8": (32, 1024), "h800-ep32-prefill": (8, 1)}.get(flags[1], (128, 1024))
+            spent_s = (row["prompt_ms"] + workload[1] * row["tpot_ms"]) / 1e3
+            self.assertAlmostEqual(row["requests_per_s"] * spent_s, workload[0], delta=1e-6 * workload[0])
+            self.assertLessEqual(row["tpot_p50_ms"], row["tpot_p99_ms"])
+        # One prompt a rank: nobody queues.
+        row = self.estimate("--preset", "h800-ep32-prefill")
+        self.assertAlmostEqual(row["ttft_ms"], row["prompt_ms"] + row["step_ms"], delta=1e-6 * row["ttft_ms"])
+
+    def test_experts_8_ways_on_32_gpus_are_refused_with_all_buffers(self):
+        self.refused(["estimate", "--preset", "h100-ep8-32gpus"], "weights and buffers take", "GPUs would hold it")
+
+    def test_the_exchange_comes_out(self):
+        row = self.estimate("--preset", "h100-ep72-decode")
+        self.assertAlmostEqual(row["exchange_share_pct"], 100 * row["exchange_ms"] / row["step_ms"], delta=1e-9)
+        self.assertLess(row["hidden_ms"], row["exchange_ms"])
+        self.assertEqual(self.estimate("--preset", "h200-tp8")["exchange_ms"], 0)
+
     def test_search_prints_a_plot_a_table_and_a_command(self):
         flags = ["search", "--gpu", "h200", "--gpus", "64", "--decode-only"]
         text = self.output(*flags, "--price", "2")
@@ -169,7 +209,7 @@ class PlanningTest(SimTestCase):
         self.refused(["estimate", "--layout", "dep48"], "--redundant-experts 32 would")
         self.refused(["estimate", "--nic", "fast"], "--nic fast", "800G")
         self.refused(["estimate", "--skew", "zipf"], "zipf", "lognormal")
-        self.refused(["search", "--gpus", "2"], "no layout of 2 GPUs")
+        self.refused(["search", "--gpus", "2"], "no layout of 2 GPUs", "8 GPUs would")
         self.refused(["search", "--gpus", "64", "--gpu", "h200", "--tpot", "0.01"], "closest is")
         self.refused(["compare", "h200-tp8", "nothing"], "nothing", "h200-tp8")
         with tempfile.NamedTemporaryFile("w", suffix=".csv") as file:

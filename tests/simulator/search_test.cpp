@@ -108,6 +108,15 @@ TEST(LaunchCommand, NamesTheDegreesAsTheEnginesCountThem) {
   EXPECT_NE(sglang.find("--model-path deepseek-ai/DeepSeek-V3 "), std::string::npos);
   EXPECT_NE(vllm.find("vllm serve /models/own "), std::string::npos);
   EXPECT_NE(vllm.find("--enable-expert-parallel"), std::string::npos);
+  Deployment split = deployment;
+  split.prefill = Pool{.rank = deployment.decode.rank, .workers = 2};
+  const std::string both = launch_command(split, "sglang", "deepseek-v3");
+  EXPECT_NE(both.find("# each of 2 prefill workers"), std::string::npos) << both;
+  EXPECT_NE(both.find("--disaggregation-mode prefill"), std::string::npos);
+  EXPECT_NE(both.find("--deepep-mode normal"), std::string::npos);
+  EXPECT_LT(both.find("--disaggregation-mode prefill"), both.find("--deepep-mode low_latency"));
+  EXPECT_NE(both.find("--disaggregation-mode decode"), std::string::npos);
+  EXPECT_THROW(launch_command(split, "vllm", "deepseek-v3"), model::InputError);
   EXPECT_THROW(launch_command(deployment, "tgi", "deepseek-v3"), model::InputError);
 }
 

@@ -35,6 +35,52 @@ TEST(HardwareChanges, NonsenseIsRefused) {
   EXPECT_THROW(changed(base, {.comm_sms = 132}), model::InputError);
 }
 
+// A what-if is no other chip: the constants of a Hopper stay those of a Hopper.
+TEST(HardwareChanges, AGeneration_OutlivesOtherRates) {
+  const Hardware faster = changed(load_hardware("h200"), {.nvlink = "x4"});
+  EXPECT_EQ(faster.generation, Generation::kHopper);
+  EXPECT_FALSE(is_measured_on(load_engine("sglang"), faster));
+  EXPECT_EQ(load_hardware("gb200-nvl72").generation, Generation::kBlackwell);
+  EXPECT_EQ(load_hardware("a100").generation, Generation::kBeforeFp8);
+}
+
+// The bound: FP8 products reach the share of their peak that BF16 ones reach. On Blackwell nothing is promoted.
+TEST(HardwareChanges, WideFp8Accumulation_FreesProductsOnHopperAlone) {
+  const auto math = [](const std::vector<ChosenFit>& fits, OpFamily family) {
+    return fits[static_cast<size_t>(family)].fit.constants[2];
+  };
+  const HardwareChanges wide{.wide_fp8_accumulation = true};
+  const Hardware hopper = load_hardware("h100");
+  const auto before = choose_fits(built_in_calibrations(), hopper);
+  const auto after = changed(before, hopper, wide);
+  EXPECT_NEAR(math(after, OpFamily::kGemmFp8), math(before, OpFamily::kGemmBf16), 1e-12);
+  EXPECT_GT(math(after, OpFamily::kExperts), math(before, OpFamily::kExperts));
+  EXPECT_EQ(math(after, OpFamily::kGemmBf16), math(before, OpFamily::kGemmBf16));
+  EXPECT_NE(after[0].what_if.find("upper bound"), std::string::npos);
+  const Hardware blackwell = load_hardware("b200");
+  const auto others = choose_fits(built_in_calibrations(), blackwell);
+  EXPECT_EQ(math(changed(others, blackwell, wide), OpFamily::kGemmFp8), math(others, OpFamily::kGemmFp8));
+}
+
+TEST(WhatIfs, EachChangesWhatItNames) {
+  const Deployment deployment = build_deployment({.preset = "h100-ep72-decode"});
+  const auto fits = choose_fits(built_in_calibrations(), deployment.hardware);
+  MoeCurves curves;
+  const Table table = what_if_table({.as_built = deployment, .fits = fits, .changes = {.comm_sms = 20}}, curves);
+  std::map<std::string, double> tpot_ms;
+  for (const auto& row : table.rows) {
+    tpot_ms[std::get<std::string>(row[1])] = std::get<double>(row[2]);
+  }
+  const double now = tpot_ms.at("");
+  EXPECT_LT(tpot_ms.at("--nic 800G"), now);
+  EXPECT_LT(tpot_ms.at("--nvlink-domain 72"), now);
+  for (const char* flag : {"--hbm x1.4", "--nvlink x2", "--comm-sms 0", "--fp8-accumulation 34bit"}) {
+    EXPECT_LE(tpot_ms.at(flag), now) << flag;
+  }
+  EXPECT_EQ(tpot_ms.at("--comm-sms 20"), now);
+  EXPECT_FALSE(tpot_ms.contains("--eplb"));  // it is on
+}
+
 // Signs that physics fixes; the host time of a step goes into each token as it is. One batch: with two, the exchange of this preset
 // hides all computation.
 TEST(Sensitivity, HasTheSignsOfPhysics) {
