@@ -37,9 +37,10 @@ double max_over_mean(const std::vector<double>& loads);
 // placement that is at least as good as `start`, a bound on what balancing by slots can reach. Not proved optimal.
 Placement improved_placement(const std::vector<double>& load, const Placement& start);
 
-// The V3 report's dynamic redundancy: every rank hosts `num_hosted` experts, of which at most `num_active` compute in a step. Hosting
-// is EPLB's global placement with num_ranks * num_hosted slots; each step then decides how many copies of each expert compute, by its
-// load, and gives the heaviest copies first the lightest rank that hosts them, `num_active` on a rank. Returns the active slots as a placement with num_active slots a rank.
+// The V3 report's dynamic redundancy: every rank hosts `num_hosted` experts, of which `num_active` compute in a step. Hosted are the
+// slots of EPLB's global placement for num_ranks * num_active slots, and on each rank further experts, the most loaded first. Each step
+// starts from EPLB's slots and swaps copies between their hosts as long as the fullest rank gets lighter, so it is never worse than
+// EPLB for the load of that step. Returns the active slots as a placement with num_active slots a rank.
 Placement dynamic_redundancy(const std::vector<double>& hosted_load,
                              const std::vector<double>& step_load,
                              int64_t num_ranks,

@@ -1,5 +1,6 @@
 // The bound by local search and the V3 report's dynamic redundancy, both declared in eplb.hpp.
 #include <algorithm>
+#include <functional>
 #include <numeric>
 
 #include "model/check.hpp"
@@ -28,84 +29,76 @@ double largest(const std::vector<double>& values) {
   return *std::ranges::max_element(values);
 }
 
-// Which experts compute where in one step.
+// Which copies compute where in one step.
 struct Activation {
-  const std::vector<std::vector<size_t>>& hosts_of;
-  const std::vector<double>& load;              // of one copy of each expert
-  size_t num_active;                            // most experts of a rank
-  std::vector<std::vector<size_t>> experts_of;  // [num_ranks]
+  std::vector<std::vector<size_t>> hosts_of;    // [num_experts], ranks
+  std::vector<double> load;                     // of one copy of each expert
+  std::vector<std::vector<size_t>> experts_of;  // [num_ranks], equally many on each
   std::vector<double> filled;                   // [num_ranks]
 
   [[nodiscard]] bool holds(size_t rank, size_t expert) const {
     return std::ranges::find(experts_of[rank], expert) != experts_of[rank].end();
   }
 
-  // Gives a copy of `expert` a place on the lightest host, moving others to their other hosts if need be (augmenting path).
-  bool place(size_t expert, std::vector<bool>& visited) {
-    const size_t none = experts_of.size();
-    size_t lightest = none;
-    for (const size_t rank : hosts_of[expert]) {
-      if (experts_of[rank].size() < num_active && !holds(rank, expert) &&
-          (lightest == none || filled[rank] < filled[lightest])) {
-        lightest = rank;
-      }
-    }
-    if (lightest != none) {
-      experts_of[lightest].push_back(expert);
-      filled[lightest] += load[expert];
-      return true;
-    }
-    for (const size_t rank : hosts_of[expert]) {
-      if (visited[rank] || holds(rank, expert)) {
-        continue;
-      }
-      visited[rank] = true;
-      for (size_t& resident : experts_of[rank]) {
-        if (place(resident, visited)) {
-          filled[rank] += load[expert] - load[resident];
-          resident = expert;
-          return true;
+  // Makes the fullest rank lighter by swapping one of its copies for one of another host. False: nothing helps.
+  bool relieve() {
+    const auto fullest = static_cast<size_t>(std::ranges::max_element(filled) - filled.begin());
+    const auto is_host = [&](size_t rank, size_t expert) {
+      return std::ranges::find(hosts_of[expert], rank) != hosts_of[expert].end();
+    };
+    double best = filled[fullest] * (1 - 1e-9);
+    std::function<void()> apply;
+    for (size_t& mine : experts_of[fullest]) {
+      for (const size_t other : hosts_of[mine]) {
+        if (other == fullest || holds(other, mine)) {
+          continue;
+        }
+        const auto consider = [&](double load_back, const std::function<void()>& move) {
+          const double moved = load[mine] - load_back;
+          const double after = std::max(filled[fullest] - moved, filled[other] + moved);
+          if (after < best) {
+            best = after;
+            apply = [this, fullest, other, moved, move] {
+              move();
+              filled[fullest] -= moved;
+              filled[other] += moved;
+            };
+          }
+        };
+        for (size_t& theirs : experts_of[other]) {
+          if (load[theirs] < load[mine] && is_host(fullest, theirs) && !holds(fullest, theirs)) {
+            consider(load[theirs], [&mine, &theirs] { std::swap(mine, theirs); });
+          }
         }
       }
     }
-    return false;
-  }
-
-  // Takes a copy of an expert that has others away from a host of `expert`. False: there is none.
-  bool make_room(size_t expert, std::vector<int64_t>& copies) {
-    for (const size_t rank : hosts_of[expert]) {
-      for (const size_t resident : experts_of[rank]) {
-        if (copies[resident] > 1) {
-          --copies[resident];
-          std::erase(experts_of[rank], resident);
-          filled[rank] -= load[resident];
-          return true;
-        }
-      }
+    if (apply) {
+      apply();
     }
-    return false;
+    return apply != nullptr;
   }
 };
 
-// How many copies of each expert compute: one more, time and again, for the largest load per copy that has a host left.
-std::vector<int64_t> active_copies(const std::vector<double>& load,
-                                   const std::vector<std::vector<size_t>>& hosts_of,
-                                   int64_t num_slots) {
-  std::vector<int64_t> copies(load.size(), 1);
-  for (auto left = num_slots - std::ssize(load); left > 0; --left) {
-    size_t best = load.size();
-    for (size_t expert = 0; expert < load.size(); ++expert) {
-      const auto per_copy = [&](size_t id) { return load[id] / static_cast<double>(copies[id]); };
-      if (copies[expert] < std::ssize(hosts_of[expert]) && (best == load.size() || per_copy(expert) > per_copy(best))) {
-        best = expert;
+// Further hosts: each rank takes `num_more` experts that it does not hold, the most loaded experts first, each in turn.
+void add_hosts(std::vector<std::vector<size_t>>& hosts_of,
+               const std::vector<double>& load,
+               size_t num_ranks,
+               int64_t num_more) {
+  std::vector<size_t> order(load.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::ranges::stable_sort(order, [&](size_t left, size_t right) { return load[left] > load[right]; });
+  size_t next = 0;
+  for (int64_t round = 0; round < num_more; ++round) {
+    for (size_t rank = 0; rank < num_ranks; ++rank) {
+      for (size_t tried = 0; tried < order.size(); ++tried) {
+        std::vector<size_t>& ranks = hosts_of[order[next++ % order.size()]];
+        if (std::ranges::find(ranks, rank) == ranks.end()) {
+          ranks.push_back(rank);
+          break;
+        }
       }
     }
-    if (best == load.size()) {
-      break;
-    }
-    ++copies[best];
   }
-  return copies;
 }
 
 }  // namespace
@@ -179,47 +172,29 @@ Placement dynamic_redundancy(const std::vector<double>& hosted_load,
                              (num_experts + num_ranks - 1) / num_ranks,
                              num_experts);
   }
-  const Placement hosted = eplb_placement(hosted_load, {.num_slots = num_ranks * num_hosted, .num_ranks = num_ranks});
-  const std::vector<std::vector<size_t>> hosts_of = hosts(hosted);
+  // What computes without a reason to change is EPLB's placement; the other hosts are where copies may go.
+  const Placement usual = eplb_placement(hosted_load, {.num_slots = num_ranks * num_active, .num_ranks = num_ranks});
   const auto ranks = static_cast<size_t>(num_ranks);
-  std::vector<int64_t> copies = active_copies(step_load, hosts_of, num_ranks * num_active);
-  std::vector<double> load_of_copy = step_load;
-  for (size_t expert = 0; expert < load_of_copy.size(); ++expert) {
-    load_of_copy[expert] /= static_cast<double>(copies[expert]);
+  Activation active{.hosts_of = hosts(usual),
+                    .load = step_load,
+                    .experts_of = std::vector<std::vector<size_t>>(ranks),
+                    .filled = rank_loads(step_load, usual)};
+  std::vector<double> copies(step_load.size(), 0);
+  for (int64_t slot = 0; slot < usual.num_slots(); ++slot) {
+    const auto expert = static_cast<size_t>(usual.expert_of_slot[static_cast<size_t>(slot)]);
+    active.experts_of[static_cast<size_t>(usual.rank_of_slot(slot))].push_back(expert);
+    copies[expert] += 1;
   }
-  Activation active{hosts_of,
-                    load_of_copy,
-                    static_cast<size_t>(num_active),
-                    std::vector<std::vector<size_t>>(ranks),
-                    std::vector<double>(ranks, 0.0)};
-  std::vector<size_t> order(step_load.size());
-  std::iota(order.begin(), order.end(), size_t{0});
-  std::ranges::stable_sort(order, [&](size_t left, size_t right) { return load_of_copy[left] > load_of_copy[right]; });
-  for (const size_t expert : order) {
-    for (int64_t copy = 0; copy < copies[expert]; ++copy) {
-      std::vector<bool> visited(ranks, false);
-      if (active.place(expert, visited)) {
-        continue;
-      }
-      if (copy > 0) {
-        copies[expert] = copy;  // the other copies take its share
-        break;
-      }
-      visited.assign(ranks, false);
-      if (!active.make_room(expert, copies) || !active.place(expert, visited)) {
-        model::throw_input_error(
-            "{} active experts a rank: expert {} has no room on the ranks that host it; more active ones would work",
-            num_active,
-            expert);
-      }
-    }
+  for (size_t expert = 0; expert < copies.size(); ++expert) {
+    active.load[expert] /= copies[expert];
+  }
+  add_hosts(active.hosts_of, hosted_load, ranks, num_hosted - num_active);
+  constexpr int kMostMoves = 1000;
+  for (int move = 0; move < kMostMoves && active.relieve(); ++move) {
   }
   Placement placement{.num_experts = num_experts, .num_ranks = num_ranks, .expert_of_slot = {}};
   for (const std::vector<size_t>& experts : active.experts_of) {
-    for (size_t slot = 0; slot < active.num_active; ++slot) {
-      placement.expert_of_slot.push_back(slot < experts.size() ? static_cast<int64_t>(experts[slot])
-                                                               : Placement::kEmptySlot);
-    }
+    placement.expert_of_slot.insert(placement.expert_of_slot.end(), experts.begin(), experts.end());
   }
   return placement;
 }

@@ -9,6 +9,7 @@
 
 #include "model/check.hpp"
 #include "simulator/fit_constants.hpp"
+#include "simulator/layout.hpp"
 
 namespace simulator {
 namespace {
@@ -193,6 +194,9 @@ std::vector<Table> validation_tables(const SiliconRows& silicon, const std::vect
              .title = "Every row",
              .columns = {{"line", "line"},
                          {"id", "id"},
+                         {"gpu", "GPU"},
+                         {"backend", "engine"},
+                         {"layout", "decode layout"},
                          {"kv_dtype", "KV"},
                          {"tpot_ms", "measured", "ms", 1, 2},
                          {"predicted_ms", "predicted", "ms", 1, 2},
@@ -202,6 +206,9 @@ std::vector<Table> validation_tables(const SiliconRows& silicon, const std::vect
   for (const ValidatedRow& row : rows) {
     each.add({row.row->line,
               row.row->id,
+              row.row->gpu,
+              row.row->deployment.engine.name,
+              layout_text(row.row->deployment.decode.rank.layout),
               std::string(row.row->deployment.decode.rank.kv_dtype == KvDtype::kFp8 ? "fp8" : "bf16"),
               row.row->tpot_ms,
               row.predicted_ms,

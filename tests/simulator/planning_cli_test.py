@@ -200,6 +200,30 @@ class PlanningTest(SimTestCase):
         self.refused(["pipeline", "--micro-batches", "0"], "0 micro-batches")
         self.refused(["pipeline", "--weight", "2"], "--weight 2", "less than --backward 2")
 
+    # Spellings of other tables, a rack that is one worker, and drafts where a row says so.
+    def test_end_to_end_rows_are_read_as_they_come(self):
+        header = ("id,system,backend,precision,mode,isl_tokens,osl_tokens,concurrency,tp_size,attention_dp_size,moe_ep_size,moe_tp_size,"
+                  "tpot_ms,mtp_status,encoding_flag")
+        rows = ["a,H100 80GB HBM3,SGLang,FP8_block,agg,1024,1024,64,16,16,16,1,30,off,",
+                "b,h20_sxm,vllm_v1,fp8,agg,1024,1024,16,8,1,1,8,30,,",
+                "c,gb200,sglang,fp8,agg,1024,1024,2048,72,1,1,72,30,,tp_size field inconsistent with 8-GPU node",
+                "d,h200,sglang,fp8,agg,1024,1024,16,8,1,1,8,30,on,",
+                "e,h200,sglang,fp8,agg,1024,1024,16,8,1,1,8,30,off,",
+                "f,h200,sglang,nvfp4,agg,1024,1024,16,8,1,1,8,30,off,"]
+        with tempfile.NamedTemporaryFile("w", suffix=".csv") as file:
+            file.write("\n".join([header, *rows]) + "\n")
+            file.flush()
+            document = json.loads(self.output("validate", "--silicon", file.name, "--json"))
+            each = {row["id"]: row for row in document["each_row"]}
+            self.assertEqual([each[i]["gpu"] for i in "abcd"], ["h100", "h20", "gb200-nvl72", "h200"])
+            self.assertEqual([each[i]["backend"] for i in "ab"], ["sglang", "vllm"])
+            self.assertEqual([each[i]["layout"] for i in "ac"], ["tp1 pp1 dp16 ep16", "tp1 pp1 dp72 ep72"])
+            self.assertLess(each["d"]["predicted_ms"], each["e"]["predicted_ms"])
+            self.assertEqual(document["rows"], 5)
+            file.write("g,mi300x,sglang,fp8,agg,1024,1024,16,8,1,1,8,30,off,\n")
+            file.flush()
+            self.refused(["validate", "--silicon", file.name], ":8:", "mi300x", "h200_sxm")
+
     def test_bad_input_is_one_line(self):
         self.refused(["estimate", "--prefix-hit", "1"], "--prefix-hit 1", "0 to 0.99")
         self.refused(["estimate", "--prefill-chunk", "1"], "--prefill-chunk 1", "16 to")
