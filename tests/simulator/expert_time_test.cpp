@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "model/config.hpp"
 #include "model/check.hpp"
+#include "model/config.hpp"
 #include "simulator/op_call.hpp"
 #include "simulator/placement_files.hpp"
 #include "simulator/skew_tables.hpp"
