@@ -9,8 +9,8 @@
 
 namespace reference {
 
-// As panel_matmul. Order: eight running sums, each product fused where the machine fuses; they start anew in each 128-block and are added,
-// times both scales of quantised rows, to sums that run on.
+// As panel_matmul. Order: one running sum in each 128-block, ascending in k, each product fused where the machine fuses; blocks are added
+// in ascending order, each times both scales of quantised rows. Fewer rows than a vector of the machine holds take the written order.
 std::vector<float> any_order_matmul(const BlockedRows& x, const WeightMatrix& weight, WeightForm form, int num_threads);
 
 }  // namespace reference

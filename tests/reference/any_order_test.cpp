@@ -58,26 +58,40 @@ TEST_P(AnyOrder, EveryProductIsThereOnce) {
 
 INSTANTIATE_TEST_SUITE_P(Shapes,
                          AnyOrder,
-                         ::testing::Values(Shape{1, 8, 128}, Shape{3, 40, 256}, Shape{7, 21, 331}, Shape{5, 3, 16}));
+                         ::testing::Values(Shape{1, 8, 128},
+                                           Shape{3, 40, 256},
+                                           Shape{7, 21, 331},
+                                           Shape{16, 24, 128},
+                                           Shape{33, 101, 331},
+                                           Shape{47, 3, 16},
+                                           Shape{300, 25, 130}));
 
-// x = 1 in one place: amax 1, code 448 at scale FP32(1/448); weight 2 with scale 0.5 in the first block and 4 in the second.
+// Row m is 1 in one place, of the first block if m is even and of the second if it is odd: amax 1, code 448 at scale FP32(1/448). Weights
+// are 2, with scales 0.5 and 4 in rows 0 to 127, and 1 and 8 from row 128 on.
 TEST(AnyOrderFp8, EachBlockMeetsItsScales) {
+  constexpr int64_t kOutDim = 130;
   HandMadeWeights weights;
-  weights.set("w", f8({1, 256}, std::vector<float>(256, 2)));
-  weights.set("w_scale_inv", f32({1, 2}, {0.5f, 4}));
+  weights.set("w", f8({kOutDim, 256}, std::vector<float>(kOutDim * 256, 2)));
+  weights.set("w_scale_inv", f32({2, 2}, {0.5f, 4, 1, 8}));
   const WeightMatrix weight(weights, "w");
-  BlockedRows blocked(2, 256);
-  std::vector<float> row(256, 0.0f);
-  row[5] = 1;
-  blocked.set_quantised(0, row, {});
-  row[5] = 0;
-  row[200] = 1;
-  blocked.set_quantised(1, row, {});
-  for (const simd::Level level : simd::supported_levels()) {
-    simd::use_level(level);
-    const auto y = any_order_matmul(blocked, weight, WeightForm::kCodes, 1);
-    EXPECT_FLOAT_EQ(y[0], 1) << simd::level_name(level);
-    EXPECT_FLOAT_EQ(y[1], 8) << simd::level_name(level);
+  for (const int64_t num_rows : {2, 21}) {
+    BlockedRows blocked(num_rows, 256);
+    for (int64_t m = 0; m < num_rows; ++m) {
+      std::vector<float> row(256, 0.0f);
+      row[m % 2 == 0 ? 5 : 200] = 1;
+      blocked.set_quantised(m, row, {});
+    }
+    for (const simd::Level level : simd::supported_levels()) {
+      simd::use_level(level);
+      const auto y = any_order_matmul(blocked, weight, WeightForm::kCodes, 1);
+      for (int64_t m = 0; m < num_rows; ++m) {
+        for (int64_t n = 0; n < kOutDim; ++n) {
+          const float expected = (m % 2 == 0 ? 1.0f : 8.0f) * (n < 128 ? 1.0f : 2.0f);
+          ASSERT_FLOAT_EQ(y[static_cast<size_t>(m * kOutDim + n)], expected)
+              << simd::level_name(level) << ", row " << m << " of " << num_rows << ", output " << n;
+        }
+      }
+    }
   }
 }
 

@@ -49,13 +49,15 @@ PortCount count_of_written_order(Level level) {
   }
 }
 
-// The loops of reference/any_order.cpp for three rows of x and eight rows of weights over a block of 128: multiply-adds, and one more for
-// each sum and its scale. Vectors of 32 bytes with AVX-512 too.
+// The loops of reference/any_order_tile_bodies.hpp over a block of 128: two vectors of tokens and 6 weights (AVX-512: 12) at a time; then
+// the scale of each sum, a product, and the sum that it is added to.
 PortCount count_of_any_order(Level level) {
-  constexpr double kProducts = 3 * 8 * 128;
-  return level == Level::kBaseline
-             ? PortCount{.num_products = kProducts, .num_operations = 2 * 768, .num_loads = 768}
-             : PortCount{.num_products = kProducts, .num_operations = 384 + 24, .num_loads = 32 * 7 + 24};
+  const double num_weights = level == Level::kAvx512 ? 12 : 6;
+  const double num_sums = 2 * num_weights;
+  const double operations_of_product = level == Level::kBaseline ? 2 : 1;
+  return {.num_products = 128 * num_sums * vec_len(level),
+          .num_operations = 128 * num_sums * operations_of_product + 3 * num_sums,
+          .num_loads = 128 * (2 + num_weights) + 2 * num_sums};
 }
 
 }  // namespace
