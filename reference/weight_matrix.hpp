@@ -53,6 +53,8 @@ class WeightMatrix {
   bool read_panel(WeightForm form, const PanelPlace& place, const PanelPlace& next, float* out) const;
   // True if the numbers of `form` are the stored codes, so that add_products() takes them.
   [[nodiscard]] bool stores(WeightForm form) const;
+  // The stored code of an element; that of the next row lies in_dim() codes behind it.
+  [[nodiscard]] const std::byte* codes_at(int64_t row, int64_t column) const;
   // The products of few rows of x with rows [first_row, first_row + 8), over the whole blocks: simd::Kernels::add_e4m3_rows or
   // add_bf16_rows. What `products` says of the weights is filled in here.
   void add_products(int64_t first_row, simd::StoredProducts& products) const;
@@ -64,7 +66,6 @@ class WeightMatrix {
   [[nodiscard]] float scale(int64_t row, int64_t block) const;
 
  private:
-  [[nodiscard]] const std::byte* codes_at(int64_t row, int64_t column) const;
   [[nodiscard]] std::span<const float> scales_of_row(int64_t row) const;
   [[nodiscard]] simd::StoredPanel stored(const PanelPlace& place, const PanelPlace& next) const;
   bool read_codes(int64_t offset, std::span<float> out) const;

@@ -5,6 +5,7 @@
 #include <bit>
 #include <cmath>
 #include <memory>
+#include <type_traits>
 
 #include "reference/numerics/bf16.hpp"
 #include "reference/numerics/fp8.hpp"
@@ -58,7 +59,7 @@ int exponent_of(const Path& path, Format format, float number) {
   return std::max(field - 127, smallest_exponent(seen_format(path, format)));
 }
 
-// A row of x and the outputs of a tile, while K is walked.
+// A product in chunks of as many outputs as a tile has: every row of x meets the weights of a block while they lie in a tile.
 template <typename Real>
 class RecipeMatmul {
  public:
@@ -67,15 +68,14 @@ class RecipeMatmul {
                Format format,
                const BlockedRows& x,
                const WeightMatrix& weight,
-               const StepFunctions<Real>& functions,
-               PromoteKernel promote)
+               const StepKernels& kernels)
       : recipe_(recipe),
         path_(path),
         format_(format),
         x_(x),
         weight_(weight),
-        functions_(functions),
-        promote_(promote),
+        kernels_(kernels),
+        functions_(functions_of(kernels)),
         rows_(static_cast<size_t>(x.num_blocks() * x.num_rows())) {
     for (int k = 0; k < kBlockProducts; ++k) {
       places_[static_cast<size_t>(k)] = static_cast<uint8_t>(place_of(path.chain, k));
@@ -91,8 +91,10 @@ class RecipeMatmul {
 
   std::vector<float> run(int num_threads) const {
     std::vector<float> y(static_cast<size_t>(x_.num_rows() * weight_.out_dim()));
-    parallel_for(
-        (weight_.out_dim() + kCols - 1) / kCols, num_threads, [&](int64_t chunk) { run_chunk(chunk * kCols, y); });
+    constexpr int64_t kGroupCols = kChunksTogether * kCols;
+    parallel_for((weight_.out_dim() + kGroupCols - 1) / kGroupCols, num_threads, [&](int64_t group) {
+      run_group(group * kGroupCols, y);
+    });
     return y;
   }
 
@@ -109,11 +111,35 @@ class RecipeMatmul {
     Tile tile;
     StepRange range;
   };
-  // Of one row of x and every column of a chunk. FP8: sum is f, and chain is not used. BF16: chain is the running step, sum what earlier splits gave.
+  // Of one row of x and every column of a chunk. `chain` is the running step. FP8: `part` is what it gave of the present promotion, `sum`
+  // is f. BF16: `sum` is what earlier splits gave.
   struct State {
     alignas(64) std::array<Real, kCols> chain{};
+    alignas(64) std::array<float, kCols> part{};
     alignas(64) std::array<float, kCols> sum{};
   };
+  // As many outputs as a tile has.
+  struct Chunk {
+    int64_t first = 0;  // output
+    int64_t num_cols = 0;
+    std::vector<State> states;  // [num_rows]
+  };
+  // What a thread needs for one chunk after the other.
+  struct Scratch {
+    Weights weights;
+    std::vector<StepOutputs<Real>> for_kernel;  // of the rows that it takes in the present block
+    std::vector<int64_t> for_definition;        // the other rows
+  };
+  // Chunks that meet a block of x one after the other, so that what it holds is fetched into the second cache once for all of them.
+  static constexpr int64_t kChunksTogether = 4;
+
+  static const StepFunctions<Real>& functions_of(const StepKernels& kernels) {
+    if constexpr (std::is_same_v<Real, float>) {
+      return kernels.of_float;
+    } else {
+      return kernels.of_double;
+    }
+  }
 
   [[nodiscard]] int64_t step_len() const { return path_.step.num_products; }
   [[nodiscard]] Row& row_of(int64_t b, int64_t m) { return rows_[static_cast<size_t>(b * x_.num_rows() + m)]; }
@@ -137,7 +163,8 @@ class RecipeMatmul {
     }
   }
 
-  void fill_weights(int64_t first, int64_t num_cols, int64_t b, int64_t len, Weights& w) const {
+  // The numbers of columns [first, first + num_cols) in a block.
+  void read_numbers(int64_t first, int64_t num_cols, int64_t b, int64_t len, Weights& w) const {
     if (num_cols < kCols || len < kBlockLen) {
       w.numbers.fill(0);
     }
@@ -151,6 +178,18 @@ class RecipeMatmul {
                          next,
                          w.numbers.data() + n * kBlockLen);
     }
+  }
+
+  void fill_weights(int64_t first, int64_t num_cols, int64_t b, int64_t len, Weights& w) const {
+    if constexpr (std::is_same_v<Real, float>) {
+      const FillFromE4m3 fill = kernels_.fill_from_e4m3;
+      if (fill != nullptr && num_cols == kCols && len == kBlockLen) {
+        const auto* codes = reinterpret_cast<const uint8_t*>(weight_.codes_at(first, b * kBlockLen));
+        w.range = fill(codes, weight_.in_dim(), w.tile);
+        return;
+      }
+    }
+    read_numbers(first, num_cols, b, len, w);
     w.range = functions_.fill({.numbers = w.numbers.data(),
                                .places = places_.data(),
                                .smallest_exponent = smallest_exponent(seen_format(path_, format_))},
@@ -159,81 +198,88 @@ class RecipeMatmul {
 
   [[nodiscard]] bool fits_kernel(const Row& row, const Weights& w, const State& state) const {
     return row.range.finite && w.range.finite &&
-           row.range.largest_exponent + w.range.largest_exponent <= kLargestExponent &&
-           std::ranges::all_of(state.chain, [](Real c) { return std::abs(c) <= kLargestSum; });
+           (format_ == Format::kE4m3 ||
+            (row.range.largest_exponent + w.range.largest_exponent <= kLargestExponent &&
+             std::ranges::all_of(state.chain, [](Real c) { return std::abs(c) <= kLargestSum; })));
   }
 
-  // c = the steps over products [begin, end) of the block, on top of c; those of one instruction sequence.
-  void steps(const Row& row, const Weights& w, bool fits, const float* x, int begin, int end, Real* c) const {
-    if (fits) {
-      functions_.steps({.begin = begin,
-                        .end = end,
-                        .step_len = static_cast<int>(step_len()),
-                        .align_bits = path_.step.align_bits,
-                        .result_bits = path_.step.result_bits,
-                        .lowest_exponent = smallest_exponent(Format::kFp32) - path_.step.floor_below},
-                       row.numbers,
-                       w.tile,
-                       c);
-      return;
-    }
-    const auto part = static_cast<size_t>(end - begin);
-    const auto a = codes_of(format_, {x + begin, part});
-    for (int n = 0; n < kCols; ++n) {
-      const auto b = codes_of(format_, {w.numbers.data() + n * kBlockLen + begin, part});
-      const uint32_t before = std::bit_cast<uint32_t>(static_cast<float>(c[n]));
-      c[n] = std::bit_cast<float>(path_dot(path_, format_, a, b, before));
+  void sort_rows(int64_t b, Chunk& chunk, Scratch& scratch) const {
+    scratch.for_kernel.clear();
+    scratch.for_definition.clear();
+    for (int64_t m = 0; m < x_.num_rows(); ++m) {
+      const Row& row = row_of(b, m);
+      State& state = chunk.states[static_cast<size_t>(m)];
+      if (fits_kernel(row, scratch.weights, state)) {
+        scratch.for_kernel.push_back({.x = &row.numbers, .c = state.chain.data()});
+      } else {
+        scratch.for_definition.push_back(m);
+      }
     }
   }
 
-  // The partial sums of products [begin, end), from zero.
-  void partial_sums(const Row& row,
-                    const Weights& w,
-                    bool fits,
-                    const float* x,
-                    int begin,
-                    int end,
-                    std::array<float, kCols>& t) const {
-    alignas(64) std::array<Real, kCols> c{};
-    if (path_.chain == Chain::kSteps || !fits) {
-      steps(row, w, fits, x, begin, end, c.data());
-      std::ranges::transform(c, t.begin(), [](Real sum) { return static_cast<float>(sum); });
-      return;
-    }
-    t.fill(0);
-    for (int first = begin; first < end; first += kUnpackedLen) {
-      c.fill(0);
-      steps(row, w, true, x, first, first + kUnpackedLen, c.data());
-      std::ranges::transform(t, c, t.begin(), [](float sum, Real part) { return sum + static_cast<float>(part); });
+  // Every row's chain = the steps over products [begin, end) of block b on top of it, those of one instruction sequence.
+  void add_steps(int64_t b, int begin, int end, Chunk& chunk, const Scratch& scratch) const {
+    functions_.steps({.begin = begin,
+                      .end = end,
+                      .step_len = static_cast<int>(step_len()),
+                      .align_bits = path_.step.align_bits,
+                      .result_bits = path_.step.result_bits,
+                      .lowest_exponent = smallest_exponent(Format::kFp32) - path_.step.floor_below},
+                     scratch.weights.tile,
+                     scratch.for_kernel.data(),
+                     static_cast<int64_t>(scratch.for_kernel.size()));
+    const auto len = static_cast<size_t>(end - begin);
+    for (const int64_t m : scratch.for_definition) {
+      auto& chain = chunk.states[static_cast<size_t>(m)].chain;
+      const auto a = codes_of(format_, {x_.block(b) + m * kBlockLen + begin, len});
+      for (int n = 0; n < kCols; ++n) {
+        const auto w = codes_of(format_, {scratch.weights.numbers.data() + n * kBlockLen + begin, len});
+        Real& c = chain[static_cast<size_t>(n)];
+        c = std::bit_cast<float>(path_dot(path_, format_, a, w, std::bit_cast<uint32_t>(static_cast<float>(c))));
+      }
     }
   }
 
-  void add_fp8_block(int64_t b, int64_t m, const Weights& w, float w_scale, State& state) const {
-    const Row& row = row_of(b, m);
-    const bool fits = row.range.finite && w.range.finite;
-    const float* x = x_.block(b) + m * kBlockLen;
-    const auto len = static_cast<int>(std::min<int64_t>(kBlockLen, x_.len() - b * kBlockLen));
+  // Every row's part = the partial sums of products [begin, end), from zero.
+  void set_partial_sums(int64_t b, int begin, int end, Chunk& chunk, const Scratch& scratch) const {
+    const int len = path_.chain == Chain::kSteps ? end - begin : kUnpackedLen;
+    for (int first = begin; first < end; first += len) {
+      for (State& state : chunk.states) {
+        state.chain.fill(0);
+      }
+      add_steps(b, first, first + len, chunk, scratch);  // whole pairs of FP16 steps: zeros beyond the end
+      for (State& state : chunk.states) {
+        const bool is_first = first == begin;
+        std::ranges::transform(state.part, state.chain, state.part.begin(), [=](float sum, Real c) {
+          return is_first ? static_cast<float>(c) : sum + static_cast<float>(c);
+        });
+      }
+    }
+  }
+
+  void add_fp8_block(int64_t b, int len, float w_scale, Chunk& chunk, const Scratch& scratch) const {
     for (int begin = 0; begin < len; begin += recipe_.promotion.every) {
-      alignas(64) std::array<float, kCols> t;
-      partial_sums(row, w, fits, x, begin, std::min(begin + recipe_.promotion.every, len), t);
-      promote_({.form = recipe_.promotion.form, .a_scale = x_.scales(b)[m], .b_scale = w_scale, .len = kCols},
-               t.data(),
-               state.sum.data());
+      set_partial_sums(b, begin, std::min(begin + recipe_.promotion.every, len), chunk, scratch);
+      for (int64_t m = 0; m < x_.num_rows(); ++m) {
+        State& state = chunk.states[static_cast<size_t>(m)];
+        kernels_.promote({.form = recipe_.promotion.form, .a_scale = x_.scales(b)[m], .b_scale = w_scale, .len = kCols},
+                         state.part.data(),
+                         state.sum.data());
+      }
     }
   }
 
-  void add_bf16_block(int64_t b, int64_t m, const Weights& w, State& state) const {
-    const Row& row = row_of(b, m);
-    const bool fits = fits_kernel(row, w, state);
-    const float* x = x_.block(b) + m * kBlockLen;
-    const auto len = static_cast<int>(std::min<int64_t>(kBlockLen, x_.len() - b * kBlockLen));
+  void add_bf16_block(int64_t b, int len, Chunk& chunk, const Scratch& scratch) const {
     for (int begin = 0; begin < len;) {
       const int64_t k = b * kBlockLen + begin;
       const int64_t to_split = (k / split_len_ + 1) * split_len_ - k;
       const int end = static_cast<int>(std::min<int64_t>(len, begin + to_split));
-      steps(row, w, fits, x, begin, end, state.chain.data());
+      add_steps(b, begin, end, chunk, scratch);
       const bool ends_split = end - begin == to_split || k + end - begin == x_.len();
-      if (ends_split) {
+      for (State& state : chunk.states) {
+        if (!ends_split) {
+          break;
+        }
         const bool is_first = k / split_len_ == 0;
         std::ranges::transform(state.chain, state.sum, state.sum.begin(), [=](Real part, float sum) {
           return is_first ? static_cast<float>(part) : sum + static_cast<float>(part);
@@ -244,20 +290,39 @@ class RecipeMatmul {
     }
   }
 
-  void run_chunk(int64_t first, std::vector<float>& y) const {
-    const int64_t num_cols = std::min<int64_t>(kCols, weight_.out_dim() - first);
-    std::vector<State> states(static_cast<size_t>(x_.num_rows()));
-    const auto w = std::make_unique<Weights>();
+  void add_block(int64_t b, Chunk& chunk, Scratch& scratch) const {
+    const auto len = static_cast<int>(std::min<int64_t>(kBlockLen, x_.len() - b * kBlockLen));
+    fill_weights(chunk.first, chunk.num_cols, b, len, scratch.weights);
+    sort_rows(b, chunk, scratch);
+    if (!scratch.for_definition.empty()) {
+      read_numbers(chunk.first, chunk.num_cols, b, len, scratch.weights);
+    }
+    if (format_ == Format::kE4m3) {
+      add_fp8_block(b, len, weight_.scale(chunk.first, b), chunk, scratch);  // a chunk never crosses a block of scales
+    } else {
+      add_bf16_block(b, len, chunk, scratch);
+    }
+  }
+
+  void run_group(int64_t begin, std::vector<float>& y) const {
+    std::vector<Chunk> chunks;
+    for (int64_t first = begin; first < std::min(begin + kChunksTogether * kCols, weight_.out_dim()); first += kCols) {
+      chunks.push_back({.first = first,
+                        .num_cols = std::min<int64_t>(kCols, weight_.out_dim() - first),
+                        .states = std::vector<State>(static_cast<size_t>(x_.num_rows()))});
+    }
+    const auto scratch = std::make_unique<Scratch>();
     for (int64_t b = 0; b < x_.num_blocks(); ++b) {
-      fill_weights(first, num_cols, b, std::min<int64_t>(kBlockLen, x_.len() - b * kBlockLen), *w);
-      const float w_scale = weight_.scale(first, b);  // a chunk never crosses a block of scales
-      for (int64_t m = 0; m < x_.num_rows(); ++m) {
-        State& state = states[static_cast<size_t>(m)];
-        format_ == Format::kE4m3 ? add_fp8_block(b, m, *w, w_scale, state) : add_bf16_block(b, m, *w, state);
+      for (Chunk& chunk : chunks) {
+        add_block(b, chunk, *scratch);
       }
     }
-    for (int64_t m = 0; m < x_.num_rows(); ++m) {
-      std::copy_n(states[static_cast<size_t>(m)].sum.begin(), num_cols, y.begin() + m * weight_.out_dim() + first);
+    for (const Chunk& chunk : chunks) {
+      for (int64_t m = 0; m < x_.num_rows(); ++m) {
+        std::copy_n(chunk.states[static_cast<size_t>(m)].sum.begin(),
+                    chunk.num_cols,
+                    y.begin() + m * weight_.out_dim() + chunk.first);
+      }
     }
   }
 
@@ -266,8 +331,8 @@ class RecipeMatmul {
   Format format_;
   const BlockedRows& x_;
   const WeightMatrix& weight_;
-  StepFunctions<Real> functions_;
-  PromoteKernel promote_;
+  const StepKernels& kernels_;
+  const StepFunctions<Real>& functions_;
   std::array<uint8_t, kBlockProducts> places_;
   int64_t split_len_ = 0;
   std::vector<Row> rows_;  // [num_blocks, num_rows]
@@ -348,10 +413,8 @@ std::vector<float> recipe_matmul(
   const Path& path = linear_path(recipe, format);
   const StepKernels& kernels = step_kernels(level);
   switch (step_sums(recipe, format)) {
-    case StepSums::kFloat:
-      return RecipeMatmul<float>(recipe, path, format, x, weight, kernels.of_float, kernels.promote).run(num_threads);
-    case StepSums::kDouble:
-      return RecipeMatmul<double>(recipe, path, format, x, weight, kernels.of_double, kernels.promote).run(num_threads);
+    case StepSums::kFloat: return RecipeMatmul<float>(recipe, path, format, x, weight, kernels).run(num_threads);
+    case StepSums::kDouble: return RecipeMatmul<double>(recipe, path, format, x, weight, kernels).run(num_threads);
     case StepSums::kDefinition: break;
   }
   return recipe_matmul_plain(recipe, x, weight, num_threads);

@@ -82,10 +82,18 @@ struct StepSpan {
   int lowest_exponent = 0;  // terms are aligned at least to it
 };
 
-// c[output] = the steps of the span, each on top of the one before; c holds FP32 numbers. Everything finite, no result near FP32's
-// largest number, and (4 step_len + 2) < 2^(kFractionBits - align_bits).
+// A row of x and its results. c[output] = the steps of a span, each on top of the one before; c holds FP32 numbers.
 template <typename Real>
-using StepKernel = void (*)(const StepSpan& span, const StepRow<Real>& x, const StepTile<Real>& tile, Real* c);
+struct StepOutputs {
+  const StepRow<Real>* x = nullptr;
+  Real* c = nullptr;  // [kCols], aligned to 64 bytes
+};
+
+// Many rows with one tile, so that what a step reads of the tile stays in the first cache for all of them. Everything finite, no result
+// near FP32's largest number, and (4 step_len + 2) < 2^(kFractionBits - align_bits).
+template <typename Real>
+using StepKernel =
+    void (*)(const StepSpan& span, const StepTile<Real>& tile, const StepOutputs<Real>* rows, int64_t num_rows);
 
 // Numbers of a block, before they are unpacked.
 struct StepNumbers {
@@ -100,6 +108,8 @@ struct StepRange {
 };
 template <typename Real>
 using FillTile = StepRange (*)(const StepNumbers& numbers, StepTile<Real>& tile);
+// The same from E4M3FN codes as they are stored, product k in place k. codes: [kCols, 128], a row every `stride` bytes.
+using FillFromE4m3 = StepRange (*)(const uint8_t* codes, int64_t stride, StepTile<float>& tile);
 
 template <typename Real>
 struct StepFunctions {
@@ -118,6 +128,7 @@ using PromoteKernel = void (*)(const PromoteRow& row, const float* t, float* f);
 struct StepKernels {
   StepFunctions<float> of_float;
   StepFunctions<double> of_double;
+  FillFromE4m3 fill_from_e4m3;  // null: this level has none
   PromoteKernel promote;
 };
 // One table a level, each defined in a file that is compiled for it. Internal to step_kernels().

@@ -128,7 +128,8 @@ struct Wide<double> {
     const Numbers cut = _mm512_sub_pd(_mm512_add_pd(magnitude, last_place), last_place);
     const __m512i with_sign =
         _mm512_or_si512(_mm512_castpd_si512(cut), _mm512_and_si512(_mm512_castpd_si512(sum), sign_bit));
-    return _mm512_mask_mov_pd(sum, is_subnormal, _mm512_castsi512_pd(with_sign));
+    const Numbers no_minus_zero = _mm512_add_pd(_mm512_castsi512_pd(with_sign), _mm512_setzero_pd());
+    return _mm512_mask_mov_pd(sum, is_subnormal, no_minus_zero);
   }
 
   static void put(double* out, __m512 numbers) {
@@ -202,10 +203,12 @@ __attribute__((noinline)) void run_steps(const StepSpan& span,
 }
 
 template <typename Real>
-void run(const StepSpan& span, const StepRow<Real>& x, const StepTile<Real>& tile, Real* c) {
+void run(const StepSpan& span, const StepTile<Real>& tile, const StepOutputs<Real>* rows, int64_t num_rows) {
   const unsigned saved = _mm_getcsr();
   _mm_setcsr(saved | _MM_ROUND_TOWARD_ZERO);
-  run_steps<Real>(span, x, tile, c);
+  for (int64_t m = 0; m < num_rows; ++m) {
+    run_steps<Real>(span, *rows[m].x, tile, rows[m].c);
+  }
   _mm_setcsr(saved);
 }
 
@@ -296,6 +299,6 @@ void promote_row(const PromoteRow& row, const float* t, float* f) {
 
 }  // namespace
 
-const StepKernels kAvx512Steps{{run<float>, fill<float>}, {run<double>, fill<double>}, promote_row};
+const StepKernels kAvx512Steps{{run<float>, fill<float>}, {run<double>, fill<double>}, nullptr, promote_row};
 
 }  // namespace reference::tensor_core

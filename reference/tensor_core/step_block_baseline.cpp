@@ -20,10 +20,12 @@ inline Number fused(Number x, Number w, Number sum) {
 #include "reference/tensor_core/step_block_bodies.hpp"
 
 template <typename Real>
-void run(const StepSpan& span, const StepRow<Real>& x, const StepTile<Real>& tile, Real* c) {
+void run(const StepSpan& span, const StepTile<Real>& tile, const StepOutputs<Real>* rows, int64_t num_rows) {
   const int saved = std::fegetround();
   std::fesetround(FE_TOWARDZERO);
-  run_steps<Real>(span, x, tile, c);
+  for (int64_t m = 0; m < num_rows; ++m) {
+    run_steps<Real>(span, *rows[m].x, tile, rows[m].c);
+  }
   std::fesetround(saved);
 }
 
@@ -54,6 +56,6 @@ void promote_row(const PromoteRow& row, const float* t, float* f) {
 
 }  // namespace
 
-const StepKernels kBaselineSteps{{run<float>, fill<float>}, {run<double>, fill<double>}, promote_row};
+const StepKernels kBaselineSteps{{run<float>, fill<float>}, {run<double>, fill<double>}, nullptr, promote_row};
 
 }  // namespace reference::tensor_core

@@ -37,7 +37,7 @@ inline typename Packs<Real>::Number cut(const StepSpan& span, typename Packs<Rea
   }
   const typename Packs<Real>::BitsOfOne keep =
       ~((typename Packs<Real>::BitsOfOne{1} << (StepReal<Real>::kFractionBits - span.result_bits)) - 1);
-  return (Number)(((Bits)magnitude & (Bits{} + keep)) | sign);
+  return (Number)(((Bits)magnitude & (Bits{} + keep)) | sign) + Number{};  // no minus zero
 }
 
 // Runs under rounding toward zero, which the caller has set: hence no inlining.

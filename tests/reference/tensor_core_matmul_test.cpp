@@ -152,6 +152,29 @@ TEST(TensorCoreMatmul, Bf16_HasTheBitsOfTheDefinition) {
   }
 }
 
+// -2^-155 is kept beside nothing else, but FP32 has no such number.
+TEST(TensorCoreMatmul, NegativeResultsBelowEverySubnormalNumber_ArePlusZero) {
+  HandMadeWeights weights;
+  std::vector<float> w(16 * 16, 0.0f);
+  for (size_t n = 0; n < 16; ++n) {
+    w[n * 16] = -0x1p-80f;
+  }
+  weights.set("w", reference::bf16({16, 16}, w));
+  BlockedRows x(1, 16);
+  x.set(0, std::vector<float>(16, 0x1p-75f));
+  for (const simd::Level level : simd::supported_levels()) {
+    for (const float y : recipe_matmul(*find_linear_recipe("hopper"), x, WeightMatrix(weights, "w"), 1, level)) {
+      EXPECT_EQ(std::bit_cast<uint32_t>(y), 0u) << simd::level_name(level);
+    }
+  }
+}
+
+// Whole tiles of every row of x and a tail, in blocks of which some rows take the definition (a NaN code).
+TEST(TensorCoreMatmul, SomeRowsWithNan_LeaveTheOthersAlone) {
+  const auto product = fp8_product({9, 72, 384}, 7, true);
+  expect_same_bits(*find_linear_recipe("hopper"), product, "NaN in some rows");
+}
+
 TEST(TensorCoreMatmul, SplitsOfK_HaveTheBitsOfTheDefinition) {
   for (const int num_splits : {2, 3, 7}) {
     for (const bool descending : {false, true}) {
