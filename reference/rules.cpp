@@ -119,6 +119,10 @@ std::string describe_linear(const Rules& rules) {
          ", summed in FP32, BF16 out";
 }
 
+std::string describe_bf16_logits(const Rules& rules) {
+  return rules.linear_sum == LinearSum::kTensorCore ? "BF16 logits (BF16 steps of the tensor core)" : "BF16 logits";
+}
+
 std::string describe_combine(const Rules& rules) {
   switch (rules.combine) {
     case CombineRule::kFp32: return "FP32, ascending expert id, shared expert last, one rounding";
@@ -163,11 +167,12 @@ std::map<std::string, std::string> describe_rules(const Rules& rules) {
            order},
       {"attention", describe_attention(rules)},
       {"router",
-       rules.router == RouterRule::kFp32 ? "FP32 logits, scores and weights" : "BF16 logits, scores and weights"},
+       rules.router == RouterRule::kFp32 ? "FP32 logits, scores and weights"
+                                         : describe_bf16_logits(rules) + ", scores and weights"},
       {"swiglu", rules.swiglu == SwigluRule::kFp32 ? "BF16(silu(gate) * up)" : "BF16(BF16(silu(gate)) * up)"},
       {"combine", describe_combine(rules)},
       {"cache", rules.cache == CacheRule::kBf16 ? "BF16" : "c in E4M3 with power-of-two scales, k_rope in BF16"},
-      {"head", rules.head == HeadRule::kFp32 ? "FP32 logits" : "BF16 logits"},
+      {"head", rules.head == HeadRule::kFp32 ? "FP32 logits" : describe_bf16_logits(rules)},
   };
 }
 

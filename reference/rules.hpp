@@ -135,7 +135,7 @@ enum class RouterRule {
 // Order of operations in the YaRN inverse frequencies (FP32): last bits differ.
 enum class FrequencyOrder { kOfficial, kHuggingFace };
 
-// How the products of a linear layer are added up, in FP32 modes. The attention core, the router and the head stay FP32.
+// How the products of a linear are added up in FP32 modes; kTensorCore: those of router and head too where they are stored in BF16.
 enum class LinearSum {
   kWrittenOrder,  // FP32 in the order of docs/numerics.md, section 2
   kAnyOrder,      // FP32 in an order that suits this machine: bound to the written one by docs/bounds.md alone

@@ -19,6 +19,7 @@ struct Alternative {
 };
 
 const std::set<OpKind> kLinears{OpKind::kLinear, OpKind::kMtpConcat};
+const std::set<OpKind> kOnTensorCores{OpKind::kLinear, OpKind::kMtpConcat, OpKind::kRouterLogits, OpKind::kHead};
 const std::set<OpKind> kRotations{OpKind::kRotateQuery, OpKind::kRotateKey};
 const std::set<OpKind> kSoftmax{OpKind::kAttentionProbs, OpKind::kAttentionLse};
 const std::set<OpKind> kProbs{OpKind::kAttentionProbs, OpKind::kAttentionContext, OpKind::kOutputLatent};
@@ -41,7 +42,7 @@ std::vector<Alternative> tensor_cores() {
   std::vector<Alternative> list;
   for (const auto& recipe : tensor_core::linear_recipes()) {
     list.push_back({recipe->name,
-                    kLinears,
+                    kOnTensorCores,
                     [recipe](Rules& r) { r = with_recipe(r, recipe); },
                     [recipe](const Rules& r) { return is_distinct(*recipe, r); }});
   }

@@ -5,6 +5,7 @@
 #include "reference/bounds/bounds.hpp"
 #include "reference/bounds/builder.hpp"
 #include "reference/numerics/reduce.hpp"
+#include "reference/ops/head.hpp"
 #include "reference/parallel.hpp"
 #include "reference/partial_sums.hpp"
 #include "reference/quantize.hpp"
@@ -307,9 +308,14 @@ model::Estimate estimate_linear(const EstimateCall& call) {
 
 model::Estimate estimate_unquantised_linear(const EstimateCall& call, model::DType dtype) {
   const WeightMatrix weight(call.weights, call.op.weights[0]);
-  auto result = dense_matmul(call, call.inputs[0], weight, false);
+  const model::Estimate& x = call.inputs[0];
+  const bool has_recipe = on_tensor_cores(call.rules, dtype);
+  if (has_recipe && is_given(x)) {
+    return on_tensor_cores(call, x, weight);
+  }
+  auto result = dense_matmul(call, x, weight, false);
   result.dtype = stored_as(call.rules, dtype);
-  return result;
+  return has_recipe ? on_tensor_cores(call, x, weight, std::move(result)) : result;
 }
 
 }  // namespace reference

@@ -2,6 +2,7 @@
 
 #include "reference/matmul.hpp"
 #include "reference/panel_matmul.hpp"
+#include "reference/tensor_core/recipe_matmul.hpp"
 #include "reference/values.hpp"
 #include "reference/weight_matrix.hpp"
 
@@ -29,12 +30,19 @@ model::TensorView unquantised_linear(const OpCall& call, model::DType dtype) {
     load_part(call.inputs[0], m * weight.in_dim(), row);
     x.set(m, row);
   }
+  if (on_tensor_cores(call.rules, dtype)) {
+    return store<float>(shape, tensor_core::recipe_matmul(*call.rules.recipe, x, weight, call.num_threads), dtype);
+  }
   std::vector<float> y(static_cast<size_t>(model::num_elements(shape)));
   panel_matmul(x, weight, WeightForm::kValues, call.rules.association, call.num_threads, y);
   return store<float>(shape, std::move(y), dtype);
 }
 
 }  // namespace
+
+bool on_tensor_cores(const Rules& rules, model::DType result) {
+  return rules.linear_sum == LinearSum::kTensorCore && result == model::DType::kBF16;
+}
 
 model::TensorView head(const OpCall& call) {
   return unquantised_linear(call, call.rules.head == HeadRule::kFp32 ? model::DType::kF32 : model::DType::kBF16);

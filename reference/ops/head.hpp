@@ -15,4 +15,7 @@ model::TensorView head(const OpCall& call);
 // inputs: ffn_norm [tokens, hidden]. Output [tokens, experts] f32 or bf16 (exact: f64).
 model::TensorView router_logits(const OpCall& call);
 
+// Whether such logits, stored as `result`, come from the tensor cores of the rules' recipe: FP32 ones do not.
+bool on_tensor_cores(const Rules& rules, model::DType result);
+
 }  // namespace reference

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "model/check.hpp"
+#include "reference/tensor_core/linear_recipes.hpp"
 #include "tests/reference/hand_made.hpp"
 
 namespace reference {
@@ -42,6 +43,30 @@ TEST(RouterLogits, Fp32Gate_IsNotRounded) {
   op.op.kind = model::OpKind::kRouterLogits;
   op.set_weight(f32({1, 1}, {1 + 0x1p-20f}));
   EXPECT_EQ(numbers(op.run({bf16({1, 1}, {2})})), Numbers{2 + 0x1p-19});
+}
+
+// Beside 1, Hopper cuts every product of 2^-26 away, and what is left, 1 + 2^-8, is halfway between two BF16 numbers and goes to the even
+// one. An FP32 sum that adds the fourteen small ones first goes to the next.
+TEST(BothLogits, InBf16_TakeTheStepsOfTheRecipe) {
+  const auto recipe = tensor_core::find_linear_recipe("hopper");
+  std::vector<float> x(16, 0x1p-13f);
+  std::vector<float> w(16, 0x1p-13f);
+  x[0] = w[0] = 1;
+  x[1] = 0x1p-4f;
+  w[1] = 0x1p-4f;
+  for (const auto kind : {model::OpKind::kHead, model::OpKind::kRouterLogits}) {
+    HandMadeOp op;
+    op.op.kind = kind;
+    op.set_weight(bf16({1, 16}, w));
+    op.rules = v3_demo_rules(Gemm::kBf16, model::ScaleFormat::kFp32);
+    EXPECT_EQ(numbers(op.run({bf16({1, 16}, x)})), Numbers{1 + 0x1p-7});
+    op.rules = with_recipe(op.rules, recipe);
+    EXPECT_EQ(numbers(op.run({bf16({1, 16}, x)})), Numbers{1});
+    // What is stored in FP32 does not come from tensor cores.
+    op.rules.head = HeadRule::kFp32;
+    op.rules.router = RouterRule::kFp32;
+    EXPECT_GT(numbers(op.run({bf16({1, 16}, x)}))[0], 1 + 0x1p-8);
+  }
 }
 
 TEST(Head, ExactMode_IsFp64) {
