@@ -4,6 +4,8 @@
 #include "gpu/kernels/bf16_linear.cuh"
 #include "gpu/kernels/combine.cuh"
 #include "gpu/kernels/fp8_linear.cuh"
+#include "gpu/kernels/fp8_linear_sm90.cuh"
+#include "gpu/kernels/pack_rows.cuh"
 #include "gpu/kernels/router.cuh"
 #include "gpu/kernels/swiglu.cuh"
 
@@ -72,12 +74,57 @@ Forward::ExpertInput Forward::exchange_tokens(int64_t rows) {
                                                .local_experts = ws_.received_experts};
   backend_.run_on_host([this, tokens, received] { ranks_.exchange->dispatch(tokens, received); });
   align(ws_.received_experts, ws_.max_expert_rows);
-  return {ws_.received, ws_.received_codes, ws_.received_scales, ws_.max_expert_rows};
+  return {ws_.received, ws_.received_codes, ws_.received_scales, ws_.received_experts, ws_.max_expert_rows};
+}
+
+int64_t Forward::num_packed_tiles(int64_t rows) const {
+  return emulated::packed_tiles(
+      rows, static_cast<int>(config_.num_experts_per_tok), static_cast<int>(shard_.num_experts()));
+}
+
+void Forward::pack(const ExpertInput& input) {
+  backend_.launch(PackRowsArguments{.codes = input.codes,
+                                    .scales = input.scales,
+                                    .ids = input.experts,
+                                    .num_valid = ws_.num_valid,
+                                    .row_of_choice = ws_.row_of_slot,
+                                    .packed_codes = ws_.packed_codes,
+                                    .packed_scales = ws_.packed_scales,
+                                    .group_of_tile = ws_.group_of_tile,
+                                    .rows_of_tile = ws_.rows_of_tile,
+                                    .num_tokens = input.num_rows,
+                                    .num_tiles = num_packed_tiles(input.num_rows),
+                                    .num_groups = static_cast<int>(shard_.num_experts()),
+                                    .k = static_cast<int>(config_.num_experts_per_tok),
+                                    .hidden = static_cast<int>(config_.hidden_size)});
+}
+
+// Of the tokens that were packed, or of what the linear before it gave.
+void Forward::packed_expert_linear(const LinearWeight& weight, bool is_first, bf16* y, int64_t rows) {
+  constexpr int64_t kTile = emulated::kSm90Tokens;
+  backend_.launch(
+      Fp8LinearSm90Arguments{.x = is_first ? ws_.packed_codes : ws_.expert_codes,
+                             .x_scale = is_first ? ws_.packed_scales : ws_.expert_scales,
+                             .group_of_tile = ws_.group_of_tile,
+                             .rows_of_tile = ws_.rows_of_tile,
+                             .weight = weight.codes,
+                             .weight_scale = weight.scales,
+                             .y = y,
+                             .num_tokens = num_packed_tiles(rows) * kTile,
+                             .x_scale_stride = kTile,
+                             .x_scale_tile_stride = (weight.in_dim + kScaleBlockLen - 1) / kScaleBlockLen * kTile,
+                             .out_dim = weight.out_dim,
+                             .in_dim = weight.in_dim,
+                             .num_groups = weight.num_groups});
 }
 
 // One expert's part of a grouped linear. With an input, row r of an expert reads the token that chose it; without, what the linear
 // before it gave.
 void Forward::expert_linear(const LinearWeight& weight, const ExpertInput* input, bf16* y, int64_t rows) {
+  if (packs_experts()) {
+    packed_expert_linear(weight, input != nullptr, y, rows);
+    return;
+  }
   const int32_t* const token_of_row = input != nullptr ? ws_.token_of_row : nullptr;
   if (weight.is_fp8()) {
     backend_.launch(Fp8LinearArguments{.x = input != nullptr ? input->codes : ws_.expert_codes,
@@ -115,21 +162,28 @@ void Forward::run_moe(const Layer& layer, int64_t rows) {
   const std::string name = layer.name + ".moe";
   const bool fp8 = experts.down.is_fp8();
   run_router(layer, rows);
-  ExpertInput input{ws_.normed, ws_.codes, ws_.scales, rows};
+  ExpertInput input{ws_.normed, ws_.codes, ws_.scales, ws_.topk_ids, rows};
   if (ranks_.exchange) {
     observer_.run(name.c_str(), ".dispatch", [&] { input = exchange_tokens(rows); });
   }
+  const ExpertRows made =
+      packs_experts()
+          ? ExpertRows{static_cast<int>(num_packed_tiles(input.num_rows)), emulated::kSm90Tokens, ws_.rows_of_tile}
+          : ExpertRows{experts.down.num_groups, input.num_rows, ws_.num_valid};
   observer_.run(name.c_str(), ".expert.*.gate", [&] {
+    if (packs_experts()) {
+      pack(input);
+    }
     expert_linear(experts.gate_up, &input, ws_.expert_gate_up, input.num_rows);
   });
   observer_.run(name.c_str(), ".expert.*.act", [&] {
     backend_.launch(SwigluArguments{.gate_up = ws_.expert_gate_up,
-                                    .num_rows = ws_.num_valid,
+                                    .num_rows = made.num_rows,
                                     .act = fp8 && !observer_.has_probe() ? nullptr : ws_.expert_act,
                                     .codes = ws_.expert_codes,
                                     .scales = ws_.expert_scales,
-                                    .max_rows = input.num_rows,
-                                    .num_groups = experts.down.num_groups,
+                                    .max_rows = made.max_rows,
+                                    .num_groups = made.num_groups,
                                     .dim = static_cast<int>(experts.padded_dim),
                                     .scale_format = scale_format_});
   });
@@ -178,10 +232,12 @@ void Forward::show_experts(const Layer& layer, int64_t rows) {
   const int64_t dim = experts.padded_dim;
   const std::string name = layer.name + ".moe.expert.*";
   const auto num_valid = observer_.download(ws_.num_valid, shard_.num_experts());
+  int64_t next = 0;
   for (int64_t expert = shard_.experts.begin; expert < shard_.experts.end; ++expert) {
-    const int64_t place = expert - shard_.experts.begin;
-    const int64_t count = num_valid[static_cast<size_t>(place)];
-    const int64_t first = place * rows;
+    const int64_t count = num_valid[static_cast<size_t>(expert - shard_.experts.begin)];
+    const int64_t first = next;
+    next +=
+        packs_experts() ? (count + emulated::kSm90Tokens - 1) / emulated::kSm90Tokens * emulated::kSm90Tokens : rows;
     observer_.show_expert(name + ".gate", expert, count, ws_.expert_gate_up + first * 2 * dim, 2 * dim);
     observer_.show_expert(name + ".up", expert, count, ws_.expert_gate_up + first * 2 * dim + dim, 2 * dim);
     observer_.show_expert(name + ".act", expert, count, ws_.expert_act + first * dim, dim);

@@ -6,6 +6,7 @@
 
 #include "gpu/kernels/latent_attention.cuh"
 #include "gpu/kernels/linear_tile.cuh"
+#include "gpu/kernels/pack_rows.cuh"
 
 namespace gpu {
 namespace {
@@ -69,6 +70,7 @@ Workspace::Workspace(const model::ModelConfig& config,
                      const Shard& shard,
                      const DeviceWeights& weights,
                      const StepLimits& limits,
+                     bool with_packed_experts,
                      MemoryPlan& plan) {
   const int64_t rows = limits.max_rows;
   const int64_t sequences = limits.max_sequences;
@@ -133,16 +135,26 @@ Workspace::Workspace(const model::ModelConfig& config,
     plan.add(group_ids, rows * config.topk_group, "group_ids");
     plan.add(topk_ids, rows * k, "topk_ids");
     plan.add(topk_weights, rows * k, "topk_weights");
-    plan.add(token_of_row, own * most, "token_of_row");
     plan.add(num_valid, own, "num_valid");
     plan.add(row_of_slot, most * k, "row_of_slot");
-    plan.add(expert_gate_up, own * most * 2 * dim, "expert_gate_up");
-    plan.add(expert_act, own * most * dim, "expert_act");
-    if (config.quantization) {
-      plan.add(expert_codes, own * most * dim, "expert_codes");
-      plan.add(expert_scales, own * most * blocks_of(dim), "expert_scales");
+    int64_t num_expert_rows = own * most;
+    if (!with_packed_experts) {
+      plan.add(token_of_row, own * most, "token_of_row");
+    } else {
+      const int64_t num_tiles = emulated::packed_tiles(most, static_cast<int>(k), static_cast<int>(own));
+      num_expert_rows = num_tiles * emulated::kSm90Tokens;
+      plan.add(packed_codes, num_expert_rows * hidden, "packed_codes");
+      plan.add(packed_scales, num_expert_rows * blocks_of(hidden), "packed_scales");
+      plan.add(group_of_tile, num_tiles, "group_of_tile");
+      plan.add(rows_of_tile, num_tiles, "rows_of_tile");
     }
-    plan.add(expert_rows, own * most * hidden, "expert_rows");
+    plan.add(expert_gate_up, num_expert_rows * 2 * dim, "expert_gate_up");
+    plan.add(expert_act, num_expert_rows * dim, "expert_act");
+    if (config.quantization) {
+      plan.add(expert_codes, num_expert_rows * dim, "expert_codes");
+      plan.add(expert_scales, num_expert_rows * blocks_of(dim), "expert_scales");
+    }
+    plan.add(expert_rows, num_expert_rows * hidden, "expert_rows");
     if (shard.ep > 1) {
       if (config.quantization) {
         plan.add(received_codes, most * hidden, "received_codes");
@@ -173,7 +185,7 @@ Workspace::Workspace(const model::ModelConfig& config,
     plan.add(all_sums, shard.tp * rows * hidden, "all_sums");
   }
 
-  plan.add(main_state, rows * hidden, "main_state");
+  plan.add(main_state, limits.num_state_rows() * hidden, "main_state");
   plan.add(mtp_state, rows * hidden, "mtp_state");
   plan.add(gathered, std::max(rows, head_rows_len) * hidden, "gathered");
   plan.add(logits, head_rows_len * config.vocab_size, "logits");
