@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstring>
 #include <utility>
+#include <vector>
 
 #include "gpu/emulation/race_checker.hpp"
 
@@ -21,6 +22,23 @@ void move_bytes(const PendingCopy& copy) {
   }
   std::memset(copy.to, 0, static_cast<size_t>(copy.bytes));
   std::memcpy(copy.to, copy.from, static_cast<size_t>(copy.valid_bytes));
+}
+
+// Emptied groups, with the memory that they had: a pipeline commits one a thread and stage.
+thread_local std::vector<std::vector<PendingCopy>> spare_groups;
+
+std::vector<PendingCopy> take_group() {
+  if (spare_groups.empty()) {
+    return {};
+  }
+  auto group = std::move(spare_groups.back());
+  spare_groups.pop_back();
+  return group;
+}
+
+void give_back_group(std::vector<PendingCopy> group) {
+  group.clear();
+  spare_groups.push_back(std::move(group));
 }
 
 void finish(const PendingCopy& copy) {
@@ -88,7 +106,7 @@ void copy_async(void* to, const void* from, int valid_bytes, Site site) {
 
 void commit_copies() {
   PendingCopies& copies = BlockRunner::current()->pending_copies();
-  copies.groups.push_back(std::exchange(copies.open, {}));
+  copies.groups.push_back(std::exchange(copies.open, take_group()));
 }
 
 void wait_copies(int num_groups_left, Site /*site*/) {
@@ -97,6 +115,7 @@ void wait_copies(int num_groups_left, Site /*site*/) {
     for (const PendingCopy& copy : copies.groups.front()) {
       finish(copy);
     }
+    give_back_group(std::move(copies.groups.front()));
     copies.groups.erase(copies.groups.begin());
   }
 }

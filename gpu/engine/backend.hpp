@@ -19,8 +19,10 @@ struct CombineArguments;
 struct EmbedArguments;
 struct ExpandedAttentionArguments;
 struct Fp8LinearArguments;
+struct Fp8LinearSm90Arguments;
 struct GatherLatentArguments;
 struct LatentAttentionArguments;
+struct PackRowsArguments;
 struct QuantizeRowsArguments;
 struct RmsNormArguments;
 struct RotateQueryArguments;
@@ -36,6 +38,8 @@ class Backend {
   // 256-byte aligned, holding anything; released with the back end. `what` names it in reports.
   virtual std::byte* allocate(int64_t num_bytes, std::string_view what) = 0;
   [[nodiscard]] virtual int64_t free_bytes() const = 0;
+  // Whether the kernels whose names end in _sm90 run: a Hopper.
+  [[nodiscard]] virtual bool has_wgmma() const = 0;
 
   // Host to device; `from` stays as it is until the next synchronize() or download().
   virtual void upload(void* to, const void* from, int64_t num_bytes) = 0;
@@ -56,8 +60,10 @@ class Backend {
   virtual void launch(const EmbedArguments& arguments) = 0;
   virtual void launch(const ExpandedAttentionArguments& arguments) = 0;
   virtual void launch(const Fp8LinearArguments& arguments) = 0;
+  virtual void launch(const Fp8LinearSm90Arguments& arguments) = 0;
   virtual void launch(const GatherLatentArguments& arguments) = 0;
   virtual void launch(const LatentAttentionArguments& arguments) = 0;
+  virtual void launch(const PackRowsArguments& arguments) = 0;
   virtual void launch(const QuantizeRowsArguments& arguments) = 0;
   virtual void launch(const RmsNormArguments& arguments) = 0;
   virtual void launch(const RotateQueryArguments& arguments) = 0;
@@ -75,8 +81,8 @@ class Backend {
   virtual void leave_op() {}
 };
 
-// The emulated device (docs/gpu.md).
-std::unique_ptr<Backend> make_emulated_backend(const emulation::Options& options);
+// The emulated device (docs/gpu.md). Without wgmma it stands for another device than a Hopper.
+std::unique_ptr<Backend> make_emulated_backend(const emulation::Options& options, bool has_wgmma = true);
 // The same with every access of every kernel reported to the race checker; slower, one OS thread.
 std::unique_ptr<Backend> make_checked_backend(const emulation::Options& options);
 

@@ -26,6 +26,14 @@ class CudaBackend : public Backend {
     check_call(cudaMemGetInfo(&free, &all), "cudaMemGetInfo");
     return static_cast<int64_t>(free);
   }
+  [[nodiscard]] bool has_wgmma() const override {
+    constexpr int kHopper = 9;
+    int device = 0;
+    int major = 0;
+    check_call(cudaGetDevice(&device), "cudaGetDevice");
+    check_call(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device), "cudaDeviceGetAttribute");
+    return major == kHopper;
+  }
 
   void upload(void* to, const void* from, int64_t num_bytes) override {
     uploads_.upload(stream_.get(), to, from, num_bytes);
@@ -57,8 +65,10 @@ class CudaBackend : public Backend {
     kLaunchers.expanded_attention(stream(), arguments);
   }
   void launch(const Fp8LinearArguments& arguments) override { kLaunchers.fp8_linear(stream(), arguments); }
+  void launch(const Fp8LinearSm90Arguments& arguments) override { kLaunchers.fp8_linear_sm90(stream(), arguments); }
   void launch(const GatherLatentArguments& arguments) override { kLaunchers.gather_latent(stream(), arguments); }
   void launch(const LatentAttentionArguments& arguments) override { kLaunchers.latent_attention(stream(), arguments); }
+  void launch(const PackRowsArguments& arguments) override { kLaunchers.pack_rows(stream(), arguments); }
   void launch(const QuantizeRowsArguments& arguments) override { kLaunchers.quantize_rows(stream(), arguments); }
   void launch(const RmsNormArguments& arguments) override { kLaunchers.rms_norm(stream(), arguments); }
   void launch(const RotateQueryArguments& arguments) override { kLaunchers.rotate_query(stream(), arguments); }

@@ -14,8 +14,10 @@
 #include "gpu/kernels/embed.cuh"
 #include "gpu/kernels/expanded_attention.cuh"
 #include "gpu/kernels/fp8_linear.cuh"
+#include "gpu/kernels/fp8_linear_sm90.cuh"
 #include "gpu/kernels/gather_latent.cuh"
 #include "gpu/kernels/latent_attention.cuh"
+#include "gpu/kernels/pack_rows.cuh"
 #include "gpu/kernels/quantize_rows.cuh"
 #include "gpu/kernels/rms_norm.cuh"
 #include "gpu/kernels/rotate.cuh"
@@ -27,12 +29,15 @@ namespace gpu::DSV3_BACKEND {
 
 class EmulationBackend : public Backend {
  public:
-  explicit EmulationBackend(const emulation::Options& options) : device_(options), stream_(device_.create_stream()) {}
+  explicit EmulationBackend(const emulation::Options& options, bool has_wgmma = true)
+      : device_(options), stream_(device_.create_stream()), has_wgmma_(has_wgmma) {}
 
   std::byte* allocate(int64_t num_bytes, std::string_view what) override { return device_.allocate(num_bytes, what); }
   [[nodiscard]] int64_t free_bytes() const override {
     return device_.memory().budget_bytes() - device_.memory().used_bytes();
   }
+
+  [[nodiscard]] bool has_wgmma() const override { return has_wgmma_; }
 
   void upload(void* to, const void* from, int64_t num_bytes) override { copy(to, from, num_bytes); }
   void download(void* to, const void* from, int64_t num_bytes) override {
@@ -54,8 +59,10 @@ class EmulationBackend : public Backend {
   void launch(const EmbedArguments& arguments) override { embed(stream_, arguments); }
   void launch(const ExpandedAttentionArguments& arguments) override { expanded_attention(stream_, arguments); }
   void launch(const Fp8LinearArguments& arguments) override { fp8_linear(stream_, arguments); }
+  void launch(const Fp8LinearSm90Arguments& arguments) override { fp8_linear_sm90(stream_, arguments); }
   void launch(const GatherLatentArguments& arguments) override { gather_latent(stream_, arguments); }
   void launch(const LatentAttentionArguments& arguments) override { latent_attention(stream_, arguments); }
+  void launch(const PackRowsArguments& arguments) override { pack_rows(stream_, arguments); }
   void launch(const QuantizeRowsArguments& arguments) override { quantize_rows(stream_, arguments); }
   void launch(const RmsNormArguments& arguments) override { rms_norm(stream_, arguments); }
   void launch(const RotateQueryArguments& arguments) override { rotate_query(stream_, arguments); }
@@ -76,6 +83,7 @@ class EmulationBackend : public Backend {
  private:
   emulation::Device device_;
   Stream stream_;
+  bool has_wgmma_;
   std::vector<emulation::Graph> graphs_;
 };
 

@@ -93,7 +93,8 @@ Engine::Engine(const model::WeightSource& source, std::unique_ptr<Backend> backe
              "cache." + std::to_string(layer));
   }
   plan.enter_group("workspace");
-  workspace_ = std::make_unique<Workspace>(config_, shard_, weights_, options.limits, plan);
+  const bool packs_experts = config_.quantization && backend_->has_wgmma();
+  workspace_ = std::make_unique<Workspace>(config_, shard_, weights_, options.limits, packs_experts, plan);
   if (options.on_plan) {
     options.on_plan(plan.text());
   }
@@ -357,6 +358,17 @@ bool Engine::on_any_rank(bool mine) const {
     options_.world->all_reduce(&count, &count, 1, comm::Element::kI32);
   }
   return count > 0;
+}
+
+void Engine::keep_states(std::span<const int32_t> from, std::span<const int32_t> to) {
+  CHECK_EQ(from.size(), to.size());
+  for (size_t i = 0; i < from.size() && shard_.is_last_stage; ++i) {
+    CHECK(to[i] >= options_.limits.first_kept_state() && to[i] < options_.limits.num_state_rows());
+    bf16* const states = workspace_->main_state;
+    backend_->copy(states + to[i] * config_.hidden_size,
+                   states + from[i] * config_.hidden_size,
+                   config_.hidden_size * int64_t{sizeof(bf16)});
+  }
 }
 
 void Engine::copy_pages(std::span<const int32_t> from, std::span<const int32_t> to) {

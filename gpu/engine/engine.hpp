@@ -46,7 +46,7 @@ struct StepInput {
   std::vector<int32_t> head_rows = {};       // rows whose logits are wanted
 };
 
-// An MTP layer's step: row i reads row state_rows[i] of the main model's final_norm, or of what the last MTP step gave.
+// An MTP layer's step: row i reads row state_rows[i] of the main model's final_norm or kept states, or of what the last MTP step gave.
 struct MtpInput {
   int64_t layer = 0;
   bool reads_main_state = true;
@@ -82,6 +82,10 @@ class Engine {
 
   // True on every rank if it is on one of them. Collective.
   [[nodiscard]] bool on_any_rank(bool mine) const;
+
+  // Copies rows of the main model's state in order, into rows from limits.first_kept_state() on, where they stay for later MTP steps. `from` may
+  // name such rows too.
+  void keep_states(std::span<const int32_t> from, std::span<const int32_t> to);
 
   // Copies whole pages of every layer.
   void copy_pages(std::span<const int32_t> from, std::span<const int32_t> to);

@@ -8,6 +8,7 @@
 #include "gpu/kernels/bf16_linear.cuh"
 #include "gpu/kernels/embed.cuh"
 #include "gpu/kernels/fp8_linear.cuh"
+#include "gpu/kernels/fp8_linear_sm90.cuh"
 #include "gpu/kernels/quantize_rows.cuh"
 #include "gpu/kernels/rms_norm.cuh"
 #include "gpu/kernels/swiglu.cuh"
@@ -92,33 +93,53 @@ void Forward::bf16_linear(const LinearWeight& weight, const bf16* x, float* y_f3
                                       .num_parts = weight.num_parts});
 }
 
-void Forward::linear(const LinearWeight& weight, const bf16* x, bf16* y, int64_t rows, float* y_f32) {
+// How a row is computed depends on its own sequence alone: on whether it prefills.
+void Forward::linear(
+    const LinearWeight& weight, const bf16* x, bf16* y, int64_t rows, int64_t num_decode_rows, float* y_f32) {
   if (!weight.is_fp8()) {
     bf16_linear(weight, x, y_f32, y, rows);
     return;
   }
-  backend_.launch(Fp8LinearArguments{.x = ws_.codes,
-                                     .x_scale = ws_.scales,
-                                     .weight = weight.codes,
-                                     .weight_scale = weight.scales,
-                                     .y = y,
-                                     .y_f32 = y_f32,
-                                     .partial_sums = ws_.partial_sums,
-                                     .arrivals = ws_.arrivals,
-                                     .num_tokens = rows,
-                                     .x_scale_stride = rows,
-                                     .out_dim = weight.out_dim,
-                                     .in_dim = weight.in_dim,
-                                     .num_splits = weight.num_splits,
-                                     .num_parts = weight.num_parts});
+  const bool asks_only = rows == 0;
+  const int64_t first = backend_.has_wgmma() ? std::min(rows, num_decode_rows) : rows;
+  if (first > 0 || asks_only) {
+    backend_.launch(Fp8LinearArguments{.x = ws_.codes,
+                                       .x_scale = ws_.scales,
+                                       .weight = weight.codes,
+                                       .weight_scale = weight.scales,
+                                       .y = y,
+                                       .y_f32 = y_f32,
+                                       .partial_sums = ws_.partial_sums,
+                                       .arrivals = ws_.arrivals,
+                                       .num_tokens = first,
+                                       .x_scale_stride = rows,
+                                       .out_dim = weight.out_dim,
+                                       .in_dim = weight.in_dim,
+                                       .num_splits = weight.num_splits,
+                                       .num_parts = weight.num_parts});
+  }
+  if (first < rows || (asks_only && backend_.has_wgmma())) {
+    const int64_t first_y = first * weight.out_dim;
+    backend_.launch(Fp8LinearSm90Arguments{.x = ws_.codes + first * weight.in_dim,
+                                           .x_scale = ws_.scales + first,
+                                           .weight = weight.codes,
+                                           .weight_scale = weight.scales,
+                                           .y = y != nullptr ? y + first_y : nullptr,
+                                           .y_f32 = y_f32 != nullptr ? y_f32 + first_y : nullptr,
+                                           .num_tokens = rows - first,
+                                           .x_scale_stride = rows,
+                                           .out_dim = weight.out_dim,
+                                           .in_dim = weight.in_dim,
+                                           .num_parts = weight.num_parts});
+  }
 }
 
 void Forward::shared_linear(const LinearWeight& weight, const bf16* x, bf16* y, int64_t rows) {
   if (!ranks_.tp) {
-    linear(weight, x, y, rows);
+    linear(weight, x, y, rows, num_decode_rows_);
     return;
   }
-  linear(weight, x, nullptr, rows, ws_.own_sums);
+  linear(weight, x, nullptr, rows, num_decode_rows_, ws_.own_sums);
   const auto own = shard_.stream_rows(rows);
   const int64_t count = own.count * weight.out_dim;
   if (shard_.sequence_parallel) {
@@ -143,8 +164,8 @@ void Forward::gather(const bf16* from, const int32_t* rows_of, bf16* to, int64_t
                                  .table = from,
                                  .out = to,
                                  .num_tokens = rows,
-                                 .vocab = static_cast<int32_t>(limits_.max_rows),
-                                 .num_table_rows = static_cast<int32_t>(limits_.max_rows),
+                                 .vocab = static_cast<int32_t>(limits_.num_state_rows()),
+                                 .num_table_rows = static_cast<int32_t>(limits_.num_state_rows()),
                                  .hidden = static_cast<int>(config_.hidden_size)});
 }
 
@@ -186,6 +207,7 @@ void Forward::receive_from_stage_before(int64_t rows) {
 
 void Forward::run_main(const StepShape& shape) {
   const int64_t rows = shape.num_rows;
+  num_decode_rows_ = shape.num_decode_rows;
   if (shard_.is_first_stage) {
     observer_.run("embed", "", [&] { embed(weights_.embedding, rows); });
     observer_.show("embed", ws_.x);
@@ -214,6 +236,7 @@ void Forward::run_mtp(int64_t k, const bf16* states, const StepShape& shape) {
     return;
   }
   const int64_t rows = shape.num_rows;
+  num_decode_rows_ = shape.num_decode_rows;
   const int64_t hidden = config_.hidden_size;
   const MtpWeights& mtp = weights_.mtp[static_cast<size_t>(k)];
   const std::string name = "mtp." + std::to_string(k);
@@ -314,7 +337,7 @@ void Forward::run_layer(const Layer& layer, bool has_residual, const StepShape& 
 void Forward::run_mlp(
     const std::string& name, const MlpWeights& mlp, int64_t rows, bf16* out, const std::string& out_id) {
   const bool fp8 = mlp.down.is_fp8();
-  observer_.run(name.c_str(), ".gate", [&] { linear(mlp.gate_up, ws_.normed, ws_.gate_up, rows); });
+  observer_.run(name.c_str(), ".gate", [&] { linear(mlp.gate_up, ws_.normed, ws_.gate_up, rows, num_decode_rows_); });
   observer_.show(name + ".gate", ws_.gate_up, 2 * mlp.padded_dim);
   observer_.show(name + ".up", ws_.gate_up + mlp.padded_dim, 2 * mlp.padded_dim);
   observer_.run(name.c_str(), ".act", [&] {

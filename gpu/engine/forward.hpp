@@ -75,14 +75,26 @@ class Forward {
     const bf16* x = nullptr;
     const fp8_e4m3* codes = nullptr;
     const float* scales = nullptr;
+    const int32_t* experts = nullptr;  // that each of them chose, as align had them
     int64_t num_rows = 0;
+  };
+  // The rows that the experts make of them: each group has room for max_rows, of which num_rows exist.
+  struct ExpertRows {
+    int num_groups = 0;
+    int64_t max_rows = 0;
+    const int32_t* num_rows = nullptr;
   };
 
   void run_router(const Layer& layer, int64_t rows);
   ExpertInput exchange_tokens(const Layer& layer, int64_t rows);
   void align(const int32_t* experts, int64_t rows);
   void run_moe(const Layer& layer, int64_t rows);
+  // Experts' tokens as tiles of one expert each, for wgmma; otherwise experts find them where they are.
+  [[nodiscard]] bool packs_experts() const { return ws_.packed_codes != nullptr; }
+  [[nodiscard]] int64_t num_packed_tiles(int64_t rows) const;
+  void pack(const ExpertInput& input);
   void expert_linear(const LinearWeight& weight, const ExpertInput* input, bf16* y, float* y_f32, int64_t rows);
+  void packed_expert_linear(const LinearWeight& weight, bool is_first, bf16* y, float* y_f32, int64_t rows);
   void take_back(Shard::Share own);
   void combine(const Layer& layer, int64_t rows);
   void join_logits(float* logits, int64_t rows);
@@ -93,8 +105,14 @@ class Forward {
   // All rows on every rank, where each has normed its own.
   void join_rows(bf16* values, int64_t rows);
   void join_normed(int64_t rows);
-  // normed, or codes and scales, times W^T.
-  void linear(const LinearWeight& weight, const bf16* x, bf16* y, int64_t rows, float* y_f32 = nullptr);
+  // normed, or codes and scales, times W^T, into y, or unrounded into y_f32. FP8: rows from num_decode_rows on by wgmma, on a device that
+  // has it.
+  void linear(const LinearWeight& weight,
+              const bf16* x,
+              bf16* y,
+              int64_t rows,
+              int64_t num_decode_rows,
+              float* y_f32 = nullptr);
   void bf16_linear(const LinearWeight& weight, const bf16* x, float* y_f32, bf16* y_bf16, int64_t rows);
   void gather(const bf16* from, const int32_t* rows_of, bf16* to, int64_t rows);
   void embed(const bf16* table, int64_t rows);
@@ -117,6 +135,7 @@ class Forward {
   float softmax_scale_;
   Backend& backend_;
   Observer& observer_;
+  int64_t num_decode_rows_ = 0;  // of the step under way
 };
 
 }  // namespace gpu

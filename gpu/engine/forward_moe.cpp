@@ -8,6 +8,8 @@
 #include "gpu/kernels/bf16_linear.cuh"
 #include "gpu/kernels/combine.cuh"
 #include "gpu/kernels/fp8_linear.cuh"
+#include "gpu/kernels/fp8_linear_sm90.cuh"
+#include "gpu/kernels/pack_rows.cuh"
 #include "gpu/kernels/router.cuh"
 #include "gpu/kernels/swiglu.cuh"
 
@@ -85,12 +87,59 @@ Forward::ExpertInput Forward::exchange_tokens(const Layer& layer, int64_t rows) 
   backend_.run_on_host(
       [this, tokens, &placement, received] { ranks_.exchange->dispatch(tokens, placement, received); });
   align(ws_.received_experts, ws_.max_expert_rows);
-  return {ws_.received, ws_.received_codes, ws_.received_scales, ws_.max_expert_rows};
+  return {ws_.received, ws_.received_codes, ws_.received_scales, ws_.received_experts, ws_.max_expert_rows};
+}
+
+int64_t Forward::num_packed_tiles(int64_t rows) const {
+  return emulated::packed_tiles(
+      rows, static_cast<int>(config_.num_experts_per_tok), static_cast<int>(shard_.num_experts));
+}
+
+void Forward::pack(const ExpertInput& input) {
+  backend_.launch(PackRowsArguments{.codes = input.codes,
+                                    .scales = input.scales,
+                                    .ids = input.experts,
+                                    .num_valid = ws_.num_valid,
+                                    .row_of_choice = ws_.row_of_slot,
+                                    .packed_codes = ws_.packed_codes,
+                                    .packed_scales = ws_.packed_scales,
+                                    .group_of_tile = ws_.group_of_tile,
+                                    .rows_of_tile = ws_.rows_of_tile,
+                                    .num_tokens = input.num_rows,
+                                    .num_tiles = num_packed_tiles(input.num_rows),
+                                    .num_groups = static_cast<int>(shard_.num_experts),
+                                    .k = static_cast<int>(config_.num_experts_per_tok),
+                                    .hidden = static_cast<int>(config_.hidden_size)});
+}
+
+// Of the tokens that were packed, or of what the linear before it gave.
+void Forward::packed_expert_linear(const LinearWeight& weight, bool is_first, bf16* y, float* y_f32, int64_t rows) {
+  constexpr int64_t kTile = emulated::kSm90Tokens;
+  backend_.launch(
+      Fp8LinearSm90Arguments{.x = is_first ? ws_.packed_codes : ws_.expert_codes,
+                             .x_scale = is_first ? ws_.packed_scales : ws_.expert_scales,
+                             .group_of_tile = ws_.group_of_tile,
+                             .rows_of_tile = ws_.rows_of_tile,
+                             .weight = weight.codes,
+                             .weight_scale = weight.scales,
+                             .y = y,
+                             .y_f32 = y_f32,
+                             .num_tokens = num_packed_tiles(rows) * kTile,
+                             .x_scale_stride = kTile,
+                             .x_scale_tile_stride = (weight.in_dim + kScaleBlockLen - 1) / kScaleBlockLen * kTile,
+                             .out_dim = weight.out_dim,
+                             .in_dim = weight.in_dim,
+                             .num_groups = weight.num_groups,
+                             .num_parts = weight.num_parts});
 }
 
 // One expert's part of a grouped linear, into y, or unrounded into y_f32. With an input, row r of an expert reads the token that chose
 // it; without, what the linear before it gave.
 void Forward::expert_linear(const LinearWeight& weight, const ExpertInput* input, bf16* y, float* y_f32, int64_t rows) {
+  if (packs_experts()) {
+    packed_expert_linear(weight, input != nullptr, y, y_f32, rows);
+    return;
+  }
   const int32_t* const token_of_row = input != nullptr ? ws_.token_of_row : nullptr;
   if (weight.is_fp8()) {
     backend_.launch(Fp8LinearArguments{.x = input != nullptr ? input->codes : ws_.expert_codes,
@@ -132,21 +181,28 @@ void Forward::run_moe(const Layer& layer, int64_t rows) {
   const std::string name = layer.name + ".moe";
   const bool fp8 = experts.down.is_fp8();
   run_router(layer, rows);
-  ExpertInput input{ws_.normed, ws_.codes, ws_.scales, rows};
+  ExpertInput input{ws_.normed, ws_.codes, ws_.scales, ws_.topk_ids, rows};
   if (ranks_.exchange) {
     observer_.run(name.c_str(), ".dispatch", [&] { input = exchange_tokens(layer, rows); });
   }
+  const ExpertRows made =
+      packs_experts()
+          ? ExpertRows{static_cast<int>(num_packed_tiles(input.num_rows)), emulated::kSm90Tokens, ws_.rows_of_tile}
+          : ExpertRows{experts.down.num_groups, input.num_rows, ws_.num_valid};
   observer_.run(name.c_str(), ".expert.*.gate", [&] {
+    if (packs_experts()) {
+      pack(input);
+    }
     expert_linear(experts.gate_up, &input, ws_.expert_gate_up, nullptr, input.num_rows);
   });
   observer_.run(name.c_str(), ".expert.*.act", [&] {
     backend_.launch(SwigluArguments{.gate_up = ws_.expert_gate_up,
-                                    .num_rows = ws_.num_valid,
+                                    .num_rows = made.num_rows,
                                     .act = fp8 && !observer_.has_probe() ? nullptr : ws_.expert_act,
                                     .codes = ws_.expert_codes,
                                     .scales = ws_.expert_scales,
-                                    .max_rows = input.num_rows,
-                                    .num_groups = experts.down.num_groups,
+                                    .max_rows = made.max_rows,
+                                    .num_groups = made.num_groups,
                                     .dim = static_cast<int>(experts.padded_dim),
                                     .scale_format = scale_format_});
   });
@@ -212,6 +268,12 @@ void Forward::show_experts(const Layer& layer, int64_t rows) {
   const int64_t hidden = config_.hidden_size;
   const std::string name = layer.name + ".moe.expert.*";
   const auto num_valid = observer_.download(ws_.num_valid, shard_.num_experts);
+  std::vector<int64_t> first_row(num_valid.size());  // of each slot
+  for (size_t slot = 1; slot < first_row.size(); ++slot) {
+    constexpr int64_t kTile = emulated::kSm90Tokens;
+    first_row[slot] =
+        first_row[slot - 1] + (packs_experts() ? (num_valid[slot - 1] + kTile - 1) / kTile * kTile : rows);
+  }
   const auto& experts = shard_.experts[layer.index];
   for (const int64_t expert : std::set(experts.begin(), experts.end())) {
     std::vector<ExpertRow> gates;
@@ -223,7 +285,7 @@ void Forward::show_experts(const Layer& layer, int64_t rows) {
         continue;
       }
       const auto tokens = observer_.download(ws_.token_of_row + slot * rows, num_valid[static_cast<size_t>(slot)]);
-      int64_t row = slot * rows;
+      int64_t row = first_row[static_cast<size_t>(slot)];
       for (const int32_t token : tokens) {
         gates.push_back({token, ws_.expert_gate_up + row * 2 * dim});
         ups.push_back({token, ws_.expert_gate_up + row * 2 * dim + dim});

@@ -32,7 +32,8 @@ std::string kernel_of(const model::ModelConfig& config, bool expanded, const mod
     case OpKind::kRmsNorm: return op.id.ends_with(".kv_a_norm") ? "cache_latent" : "rms_norm";
     case OpKind::kResidualAdd:
     case OpKind::kLayerOutput: return "rms_norm";
-    case OpKind::kLinear: return config.quantization ? "fp8_linear" : "bf16_linear";
+    case OpKind::kLinear:
+      return !config.quantization ? "bf16_linear" : (expanded || op.expert >= 0 ? "fp8_linear_sm90" : "fp8_linear");
     case OpKind::kRotateQuery: return "rotate_query";
     case OpKind::kRotateKey:
     case OpKind::kCacheLatent: return "cache_latent";
@@ -89,6 +90,9 @@ std::vector<std::string> kernels_in_front_of(const model::ModelConfig& config,
                        });
   if (gathers || op->kind == OpKind::kMoeOutput) {
     kernels.emplace_back("align");
+    if (config.quantization) {
+      kernels.emplace_back("pack_rows");
+    }
   }
   return kernels;
 }

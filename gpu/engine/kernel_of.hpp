@@ -9,7 +9,8 @@
 
 namespace gpu {
 
-// "fp8_linear" for "layer.3.attn.q_a" in a step of this form; empty for an id that the engine does not compute in it.
+// On a device with wgmma: "fp8_linear" for "layer.3.attn.q_a" in a step of the absorbed form; empty for an id that the engine does not
+// compute in this form.
 std::string kernel_of(const model::ModelConfig& config, model::AttentionForm form, const std::string& op_id);
 
 // The kernels between the op's inputs and its own kernel whose results no op shows, so that their faults appear at this op: the quantiser

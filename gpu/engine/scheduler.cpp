@@ -15,11 +15,21 @@ struct Scheduler::Sequence {
   int64_t num_fed = 0;          // rows in the main model's cache
   std::vector<int32_t> pages = {};
   std::vector<int32_t> drafts = {};
+  int64_t place = 0;       // among those that are active
+  int64_t first_kept = 0;  // position of the first row that the MTP layers have not read for good
   std::optional<FinishReason> finished = {};
 
   [[nodiscard]] int64_t len() const { return static_cast<int64_t>(tokens.size()); }
   [[nodiscard]] int64_t prompt_len() const { return static_cast<int64_t>(request->prompt.size()); }
   [[nodiscard]] bool decodes() const { return num_fed >= prompt_len(); }
+  // A known token, or a draft.
+  [[nodiscard]] int32_t token(int64_t position) const {
+    return position < len() ? tokens[static_cast<size_t>(position)] : drafts.at(static_cast<size_t>(position - len()));
+  }
+  // Drafts that the next step can verify: it makes one token more than there are.
+  [[nodiscard]] int64_t num_wanted_drafts(int64_t most) const {
+    return std::min(most, request->max_new_tokens - (len() - prompt_len()) - 1);
+  }
 };
 
 struct Scheduler::Share {
@@ -33,6 +43,15 @@ struct Scheduler::Share {
   int64_t num_kept = 0;  // rows whose tokens turned out to be right
 };
 
+// A sequence's part of a round of drafts: rows of consecutive positions.
+struct Scheduler::DraftJob {
+  Sequence* sequence = nullptr;
+  int64_t first_position = 0;
+  std::vector<int32_t> state_rows;  // that the next MTP layer reads
+  bool prefills = false;
+  int64_t num_drafts = 0;  // 0: the rows are only read
+};
+
 // A row whose logits decide a token: the tokens before it are the sequence's, and `ahead` drafts more.
 struct Scheduler::HeadRow {
   const Sequence* sequence = nullptr;
@@ -40,19 +59,28 @@ struct Scheduler::HeadRow {
 };
 
 Scheduler::Scheduler(Engine& engine, const SchedulerOptions& options)
-    : engine_(engine), options_(options), pool_(engine.options().num_pages) {
+    : engine_(engine),
+      options_(options),
+      mtp_depth_(std::min(options.num_drafts, engine.config().num_nextn_predict_layers)),
+      pool_(engine.options().num_pages) {
   CHECK(options.chunk_len >= 1 && options.num_drafts >= 0);
   CHECK(options.num_drafts == 0 || engine.config().num_nextn_predict_layers > 0);
 }
 
-StepLimits Scheduler::limits_of(const SchedulerOptions& options, int64_t max_sequences, int64_t max_len) {
-  const int64_t decode_rows = 1 + options.num_drafts;
+StepLimits Scheduler::limits_of(const model::ModelConfig& config,
+                                const SchedulerOptions& options,
+                                int64_t max_sequences,
+                                int64_t max_len) {
+  const int64_t num_read_again =
+      std::max<int64_t>(0, std::min(options.num_drafts, config.num_nextn_predict_layers) - 1);
+  const int64_t decode_rows = 1 + options.num_drafts + num_read_again;
   return {.max_rows = std::min(options.chunk_len, max_sequences * max_len) + max_sequences * decode_rows,
           .max_sequences = max_sequences,
           .max_len = max_len,
           .max_decode_rows = decode_rows,
-          .max_head_rows = max_sequences * decode_rows,
-          .max_prefill_keys = std::max(max_len, options.chunk_len)};
+          .max_head_rows = max_sequences * (1 + options.num_drafts),
+          .max_prefill_keys = std::max(max_len, options.chunk_len),
+          .max_kept_states = max_sequences * num_read_again};
 }
 
 std::vector<FinishReason> Scheduler::run(const std::vector<Request>& requests,
@@ -102,6 +130,9 @@ void Scheduler::admit() {
       return;
     }
     next.pages = pool_.take(num_pages);
+    while (std::ranges::count(active_, next.place, &Sequence::place) > 0) {
+      ++next.place;
+    }
     active_.push_back(&next);
     waiting_.pop_front();
   }
@@ -227,67 +258,98 @@ bool Scheduler::add_token(Sequence& sequence,
   return !sequence.finished;
 }
 
-// The MTP layer reads the states of the rows that were right, each with the token behind it; the last one makes the first draft. Each
-// further one comes from one more row, which reads the layer's own state and the draft before; what such rows leave in the cache is
-// overwritten when their positions are decided.
+// Draft k comes from MTP layer k, whose row at a position reads the state of the layer before there and the token k + 1 places on; the
+// last row reads the draft before. Beyond the last layer, that layer makes one more row of its own state and the draft before. What rows
+// that read a draft leave in the cache is overwritten: the next round reads them again, and with them the last rows but one of the
+// main model's state, which are kept.
 void Scheduler::draft(const std::vector<Share>& shares) {
   if (options_.num_drafts == 0) {
     return;
   }
-  struct Job {
-    Sequence* sequence;
-    int64_t count;     // of drafts
-    int32_t last_row;  // of the step before
-  };
-  StepInput input;
-  MtpInput mtp;
-  std::vector<Job> jobs;
-  std::vector<HeadRow> heads;
-  std::vector<Sequence*> owners;
-  for (const Share& share : shares) {
-    Sequence& sequence = *share.sequence;
-    if (sequence.finished) {
-      continue;
+  auto jobs = plan_drafts(shares);
+  std::vector<int32_t> kept_from;
+  std::vector<int32_t> kept_to;
+  for (DraftJob& job : jobs) {
+    Sequence& sequence = *job.sequence;
+    const int64_t num_kept = std::min(sequence.num_fed - job.first_position, mtp_depth_ - 1);
+    const int64_t first_slot = engine_.options().limits.first_kept_state() + sequence.place * (mtp_depth_ - 1);
+    kept_from.insert(kept_from.end(), job.state_rows.end() - num_kept, job.state_rows.end());
+    for (int64_t i = 0; i < num_kept; ++i) {
+      kept_to.push_back(static_cast<int32_t>(first_slot + i));
     }
-    for (int64_t i = 0; i < share.num_kept; ++i) {
-      input.tokens.push_back(sequence.tokens[static_cast<size_t>(share.first_position + i + 1)]);
-      mtp.state_rows.push_back(static_cast<int32_t>(share.first_row + i));
-    }
-    input.sequences.push_back({share.first_position, share.num_kept, share.prefills, sequence.pages});
-    owners.push_back(&sequence);
-    // The step that verifies the drafts makes one token more than there are.
-    const int64_t count =
-        std::min(options_.num_drafts, sequence.request->max_new_tokens - (sequence.len() - sequence.prompt_len()) - 1);
-    if (share.num_heads > 0 && count > 0) {
-      input.head_rows.push_back(static_cast<int32_t>(input.tokens.size() - 1));
-      heads.push_back({&sequence, {}});
-      jobs.push_back({&sequence, count, input.head_rows.back()});
+    sequence.first_kept = sequence.num_fed - num_kept;
+    if (job.num_drafts == 0) {
+      job.state_rows.resize(job.state_rows.size() - static_cast<size_t>(num_kept));
     }
   }
+  std::erase_if(jobs, [](const DraftJob& job) { return job.state_rows.empty(); });
   // Data-parallel ranks run every step together, also those for which they have nothing.
   const bool in_step = engine_.options().layout.dp > 1;
-  for (int64_t place = 0; in_step ? place < options_.num_drafts : !input.tokens.empty(); ++place) {
-    engine_.run_mtp(mtp, input, watch_of(input, owners, mtp.layer));
-    const auto sampled = sample(heads);
-    for (size_t j = 0; j < jobs.size(); ++j) {
-      jobs[j].sequence->drafts.push_back(sampled[j]);
+  for (int64_t place = 0; in_step ? place < options_.num_drafts : !jobs.empty(); ++place) {
+    draft_next(place, jobs);
+  }
+  engine_.keep_states(kept_from, kept_to);
+}
+
+// All rows of the main model's state that the MTP layers have not read for good: kept ones, then those of the step that were right.
+std::vector<Scheduler::DraftJob> Scheduler::plan_drafts(const std::vector<Share>& shares) {
+  std::vector<DraftJob> jobs;
+  for (const Share& share : shares) {
+    Sequence& sequence = *share.sequence;
+    const int64_t num_drafts = share.num_heads > 0 ? sequence.num_wanted_drafts(options_.num_drafts) : 0;
+    if (sequence.finished || (share.num_heads > 0 && num_drafts <= 0)) {
+      continue;
     }
-    std::erase_if(jobs, [&](const Job& job) { return job.count == place + 1; });
-    input = {};
-    mtp = {.layer = 0, .reads_main_state = false, .state_rows = {}};
-    heads.clear();
-    owners.clear();
-    for (Job& job : jobs) {
-      const Sequence& sequence = *job.sequence;
-      mtp.state_rows.push_back(job.last_row);
-      job.last_row = static_cast<int32_t>(input.tokens.size());
-      input.head_rows.push_back(job.last_row);
-      input.tokens.push_back(sequence.drafts.back());
-      input.sequences.push_back({sequence.len() - 1 + place, 1, false, sequence.pages});
+    const int64_t first_slot = engine_.options().limits.first_kept_state() + sequence.place * (mtp_depth_ - 1);
+    std::vector<int32_t> state_rows;
+    for (int64_t position = sequence.first_kept; position < sequence.num_fed; ++position) {
+      state_rows.push_back(static_cast<int32_t>(position < share.first_position
+                                                    ? first_slot + position - sequence.first_kept
+                                                    : share.first_row + position - share.first_position));
+    }
+    jobs.push_back({&sequence, sequence.first_kept, std::move(state_rows), share.prefills, num_drafts});
+  }
+  return jobs;
+}
+
+// One MTP step: draft `place` of every job that wants it.
+void Scheduler::draft_next(int64_t place, std::vector<DraftJob>& jobs) {
+  StepInput input;
+  MtpInput mtp{.layer = std::min(place, mtp_depth_ - 1), .reads_main_state = place == 0};
+  std::vector<HeadRow> heads;
+  std::vector<Sequence*> owners;
+  for (DraftJob& job : jobs) {
+    const Sequence& sequence = *job.sequence;
+    if (place >= mtp_depth_) {
+      job.first_position = sequence.len() - 1 + place - mtp_depth_;
+      job.state_rows = {job.state_rows.back()};
+      job.prefills = false;
+    }
+    input.sequences.push_back(
+        {job.first_position, static_cast<int64_t>(job.state_rows.size()), job.prefills, sequence.pages});
+    owners.push_back(job.sequence);
+    mtp.state_rows.insert(mtp.state_rows.end(), job.state_rows.begin(), job.state_rows.end());
+    int64_t position = job.first_position;
+    for (int32_t& row : job.state_rows) {
+      row = static_cast<int32_t>(input.tokens.size());
+      input.tokens.push_back(sequence.token(position + mtp.layer + 1));
+      ++position;
+    }
+    if (job.num_drafts > 0) {
+      input.head_rows.push_back(job.state_rows.back());
       heads.push_back({&sequence, sequence.drafts});
-      owners.push_back(job.sequence);
     }
   }
+  engine_.run_mtp(mtp, input, watch_of(input, owners, mtp.layer));
+  const auto sampled = sample(heads);
+  auto draft = sampled.begin();
+  for (const DraftJob& job : jobs) {
+    if (job.num_drafts > 0) {
+      job.sequence->drafts.push_back(*draft++);
+    }
+  }
+  std::erase_if(jobs,
+                [&](const DraftJob& job) { return place + 1 == (job.num_drafts > 0 ? job.num_drafts : mtp_depth_); });
 }
 
 std::vector<int32_t> Scheduler::sample(const std::vector<HeadRow>& heads) {

@@ -34,7 +34,7 @@ enum class FinishReason { kLength, kStop };
 
 struct SchedulerOptions {
   int64_t chunk_len = 512;  // prompt tokens of all sequences in one step
-  int64_t num_drafts = 0;   // by the first MTP layer, fed with its own state beyond the first draft
+  int64_t num_drafts = 0;   // draft k by MTP layer k; beyond the last layer by that one, fed with its own state
   bool with_logits = false;
 };
 
@@ -78,12 +78,16 @@ class Scheduler {
   [[nodiscard]] const SchedulerStats& stats() const { return stats_; }
 
   // Limits of an engine for up to max_sequences sequences of up to max_len positions under these options.
-  static StepLimits limits_of(const SchedulerOptions& options, int64_t max_sequences, int64_t max_len);
+  static StepLimits limits_of(const model::ModelConfig& config,
+                              const SchedulerOptions& options,
+                              int64_t max_sequences,
+                              int64_t max_len);
 
  private:
   struct Sequence;
   struct Share;  // a sequence's part of the step under way
   struct HeadRow;
+  struct DraftJob;
 
   void admit();
   void step();
@@ -91,11 +95,14 @@ class Scheduler {
   void accept(std::vector<Share>& shares, const std::vector<HeadRow>& heads, const std::vector<int32_t>& sampled);
   bool add_token(Sequence& sequence, int32_t token, std::optional<int32_t> draft, std::span<const float> logits);
   void draft(const std::vector<Share>& shares);
+  std::vector<DraftJob> plan_drafts(const std::vector<Share>& shares);
+  void draft_next(int64_t place, std::vector<DraftJob>& jobs);
   std::vector<int32_t> sample(const std::vector<HeadRow>& heads);
   Watch watch_of(const StepInput& input, const std::vector<Sequence*>& owners, std::optional<int64_t> mtp_layer) const;
 
   Engine& engine_;
   SchedulerOptions options_;
+  int64_t mtp_depth_;  // MTP layers that draft
   PagePool pool_;
   SchedulerStats stats_;
   std::deque<Sequence*> waiting_;

@@ -6,6 +6,7 @@
 
 #include "gpu/kernels/latent_attention.cuh"
 #include "gpu/kernels/linear_tile.cuh"
+#include "gpu/kernels/pack_rows.cuh"
 
 namespace gpu {
 namespace {
@@ -69,6 +70,7 @@ Workspace::Workspace(const model::ModelConfig& config,
                      const Shard& shard,
                      const DeviceWeights& weights,
                      const StepLimits& limits,
+                     bool with_packed_experts,
                      MemoryPlan& plan) {
   const int64_t rows = limits.max_rows;
   const int64_t sequences = limits.max_sequences;
@@ -135,20 +137,29 @@ Workspace::Workspace(const model::ModelConfig& config,
     plan.add(group_ids, rows * config.topk_group, "group_ids");
     plan.add(topk_ids, rows * k, "topk_ids");
     plan.add(topk_weights, rows * k, "topk_weights");
-    plan.add(token_of_row, own * most, "token_of_row");
     plan.add(num_valid, own, "num_valid");
     plan.add(row_of_slot, most * k, "row_of_slot");
-    plan.add(expert_gate_up, own * most * 2 * dim, "expert_gate_up");
-    plan.add(expert_act, own * most * dim, "expert_act");
+    int64_t num_expert_rows = own * most;
+    plan.add(token_of_row, own * most, "token_of_row");
+    if (with_packed_experts) {
+      const int64_t num_tiles = emulated::packed_tiles(most, static_cast<int>(k), static_cast<int>(own));
+      num_expert_rows = num_tiles * emulated::kSm90Tokens;
+      plan.add(packed_codes, num_expert_rows * hidden, "packed_codes");
+      plan.add(packed_scales, num_expert_rows * blocks_of(hidden), "packed_scales");
+      plan.add(group_of_tile, num_tiles, "group_of_tile");
+      plan.add(rows_of_tile, num_tiles, "rows_of_tile");
+    }
+    plan.add(expert_gate_up, num_expert_rows * 2 * dim, "expert_gate_up");
+    plan.add(expert_act, num_expert_rows * dim, "expert_act");
     if (config.quantization) {
-      plan.add(expert_codes, own * most * dim, "expert_codes");
-      plan.add(expert_scales, own * most * blocks_of(dim), "expert_scales");
+      plan.add(expert_codes, num_expert_rows * dim, "expert_codes");
+      plan.add(expert_scales, num_expert_rows * blocks_of(dim), "expert_scales");
     }
     if (shard.expert_tp > 1) {
-      plan.add(expert_sums, own * most * hidden, "expert_sums");
+      plan.add(expert_sums, num_expert_rows * hidden, "expert_sums");
       plan.add(returned_sums, shard.expert_tp * shard.share_len(rows) * k * hidden, "returned_sums");
     } else {
-      plan.add(expert_rows, own * most * hidden, "expert_rows");
+      plan.add(expert_rows, num_expert_rows * hidden, "expert_rows");
     }
     if (exchanges) {
       if (config.quantization) {
@@ -180,7 +191,7 @@ Workspace::Workspace(const model::ModelConfig& config,
     plan.add(all_sums, shard.tp * rows * hidden, "all_sums");
   }
 
-  plan.add(main_state, (rows + shard.tp - 1) * hidden, "main_state");  // whatever row a micro-batch begins at
+  plan.add(main_state, limits.num_state_rows() * hidden, "main_state");
   plan.add(mtp_state, shared_rows * hidden, "mtp_state");
   plan.add(gathered, std::max(rows, head_rows_len) * hidden, "gathered");
   plan.add(logits, head_rows_len * config.vocab_size, "logits");

@@ -20,10 +20,14 @@ struct StepLimits {
   int64_t max_decode_rows = 1;   // new tokens of a sequence that decodes: one and its drafts
   int64_t max_head_rows = 0;     // rows whose logits are wanted
   int64_t max_prefill_keys = 0;  // positions of all sequences that prefill in one step, cached and new
+  int64_t max_kept_states = 0;   // rows of the main model's state that later MTP steps read again
   int pages_per_split = 16;      // attention; a sequence of up to 16 pages is one split (docs/gpu.md)
 
   [[nodiscard]] int64_t max_pages() const;   // of a sequence
   [[nodiscard]] int64_t max_splits() const;  // of a sequence
+  // Of main_state: kept ones come behind those of a step and what pads them to a whole number for each of 8 tensor-parallel ranks.
+  [[nodiscard]] int64_t first_kept_state() const { return max_rows + 7; }
+  [[nodiscard]] int64_t num_state_rows() const { return first_kept_state() + max_kept_states; }
   // Positions that are rotated by: MTP layers are ahead of their rows.
   [[nodiscard]] int64_t num_rotations(const model::ModelConfig& config) const {
     return max_len + config.num_nextn_predict_layers;
@@ -31,12 +35,14 @@ struct StepLimits {
 };
 
 // R rows, S sequences, H head rows, E experts of the model, L experts of the rank, K experts of a token, T tokens that the rank's experts
-// can get: those of the step, or, from several ranks, as many as all of them can send. Sizes as in device_weights.hpp: the rank's own.
+// can get: those of the step, or, from several ranks, as many as all of them can send. P rows of experts: packed into tiles of 64, or
+// L * T. Sizes as in device_weights.hpp: the rank's own.
 struct Workspace {
   Workspace(const model::ModelConfig& config,
             const Shard& shard,
             const DeviceWeights& weights,
             const StepLimits& limits,
+            bool with_packed_experts,
             MemoryPlan& plan);
 
   // Inputs of a step.
@@ -91,12 +97,16 @@ struct Workspace {
   int32_t* token_of_row = nullptr;   // [L, T]
   int32_t* num_valid = nullptr;      // [L]
   int32_t* row_of_slot = nullptr;    // [T, K]
-  bf16* expert_gate_up = nullptr;    // [L, T, 2 * padded dim]
-  bf16* expert_act = nullptr;        // [L, T, padded dim]
-  fp8_e4m3* expert_codes = nullptr;  // [L, T, padded dim]
-  float* expert_scales = nullptr;    // [L, padded dim / 128, T]
-  bf16* expert_rows = nullptr;       // [L, T, hidden]
-  float* expert_sums = nullptr;  // [L, T, hidden]: of the rank's slices, where experts are cut; in place of expert_rows
+  fp8_e4m3* packed_codes = nullptr;  // [P, hidden]; null: rows are gathered where they lie, like the next three
+  float* packed_scales = nullptr;    // [P / 64, hidden / 128, 64]
+  int32_t* group_of_tile = nullptr;  // [P / 64]
+  int32_t* rows_of_tile = nullptr;   // [P / 64]
+  bf16* expert_gate_up = nullptr;    // [P, 2 * padded dim]
+  bf16* expert_act = nullptr;        // [P, padded dim]
+  fp8_e4m3* expert_codes = nullptr;  // [P, padded dim]
+  float* expert_scales = nullptr;    // [L, padded dim / 128, T]; packed: [P / 64, padded dim / 128, 64]
+  bf16* expert_rows = nullptr;       // [P, hidden]
+  float* expert_sums = nullptr;  // [P, hidden]: of the rank's slices, where experts are cut; in place of expert_rows
   // What other ranks sent, and what they sent back; null when the rank has all experts.
   bf16* received = nullptr;             // [T, hidden], of BF16 models
   fp8_e4m3* received_codes = nullptr;   // [T, hidden]
@@ -114,7 +124,7 @@ struct Workspace {
   float* all_sums = nullptr;  // [ranks, R, hidden]
 
   // Results.
-  bf16* main_state = nullptr;   // [R, hidden]: final_norm; room behind it as for x
+  bf16* main_state = nullptr;   // [num_state_rows(), hidden]: final_norm; behind it what Engine::keep_states() kept
   bf16* mtp_state = nullptr;    // [R, hidden]: mtp.k.norm of the MTP layer that ran last
   bf16* gathered = nullptr;     // [R, hidden]
   float* logits = nullptr;      // [H, vocab of all ranks]

@@ -10,7 +10,7 @@ namespace gpu {
 struct AlignArguments {
   const int32_t* topk_ids =
       nullptr;                      // [num_tokens, k]; an id outside [0, num_experts) is a padding slot and gets no row
-  int32_t* token_of_row = nullptr;  // [num_experts, num_tokens]: the first num_valid of each are written
+  int32_t* token_of_row = nullptr;  // [num_experts, num_tokens]: the first num_valid of each are written; may be null
   int32_t* num_valid = nullptr;     // [num_experts]
   int32_t* row_of_slot = nullptr;   // [num_tokens, k]: expert * num_tokens + its row there
   int64_t num_tokens = 0;
@@ -34,7 +34,9 @@ GPU_KERNEL align_kernel(AlignArguments arguments) {
     const uint32_t votes = ballot(kFullWarp, is_mine);
     if (is_mine) {
       const int32_t row = count + count_ones(votes & ((1U << lane) - 1));
-      arguments.token_of_row[expert * arguments.num_tokens + row] = static_cast<int32_t>(slot / arguments.k);
+      if (arguments.token_of_row != nullptr) {
+        arguments.token_of_row[expert * arguments.num_tokens + row] = static_cast<int32_t>(slot / arguments.k);
+      }
       arguments.row_of_slot[slot] = static_cast<int32_t>(expert * arguments.num_tokens + row);
     }
     count += count_ones(votes);

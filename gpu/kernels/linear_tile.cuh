@@ -113,27 +113,30 @@ struct PartSums {
   float waiting[kMaxTreeLevels][kTokens / 2][kLinearThreads];
 };
 
-// Part `part` of a block's own is summed up in `total`: adds the subtrees that it ends, and starts the next part unless it is the last.
-template <int kTokens, int kColumns>
-GPU_DEVICE void end_part(PartSums<kTokens>& sums, int part, bool is_last, FragmentC (&total)[1][kColumns]) {
-  static_assert(kTokens / 2 == kColumns * 4);
+// Part `part` of a block's own is summed up in total(0) to total(kCount - 1): adds the subtrees that it ends, and starts the next part
+// unless it is the last.
+template <int kCount, typename Total>
+GPU_DEVICE void end_part(float (*waiting)[kCount][kLinearThreads], int part, bool is_last, const Total& total) {
   const auto thread = static_cast<int>(thread_idx().x);
   int level = 0;
   for (; (part >> level & 1) != 0; ++level) {
     GPU_UNROLL
-    for (int i = 0; i < kColumns * 4; ++i) {
-      float& value = total[0][i / 4].at[i % 4];
-      value = add(sums.waiting[level][i][thread], value);
+    for (int i = 0; i < kCount; ++i) {
+      total(i) = add(waiting[level][i][thread], total(i));
     }
   }
   if (is_last) {
     return;
   }
   GPU_UNROLL
-  for (int i = 0; i < kColumns * 4; ++i) {
-    sums.waiting[level][i][thread] = total[0][i / 4].at[i % 4];
+  for (int i = 0; i < kCount; ++i) {
+    waiting[level][i][thread] = total(i);
+    total(i) = 0;
   }
-  clear(total);
+}
+template <int kTokens, int kColumns>
+GPU_DEVICE void end_part(PartSums<kTokens>& sums, int part, bool is_last, FragmentC (&total)[1][kColumns]) {
+  end_part<kTokens / 2>(sums.waiting, part, is_last, [&](int i) -> float& { return total[0][i / 4].at[i % 4]; });
 }
 
 // K of a split as its parts: piece -> is it the last of a part, and of which. Parts are equally long.

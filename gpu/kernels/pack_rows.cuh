@@ -17,8 +17,9 @@ struct PackRowsArguments {
   const int32_t* num_valid = nullptr;  // [num_groups]
   int32_t* row_of_choice = nullptr;    // [num_tokens, k]: in, group * num_tokens + row; out, the packed row
   fp8_e4m3* packed_codes = nullptr;    // [num_tiles * 64, hidden]; rows of padding are not written
-  float* packed_scales = nullptr;      // [ceil(hidden / 128), num_tiles * 64]
+  float* packed_scales = nullptr;      // [num_tiles, ceil(hidden / 128), 64]
   int32_t* group_of_tile = nullptr;    // [num_tiles]: -1 behind the last one
+  int32_t* rows_of_tile = nullptr;     // [num_tiles]: of 64 those that exist; 0 behind the last one
   int64_t num_tokens = 0;
   int64_t num_tiles = 0;  // at least packed_tiles()
   int num_groups = 0;
@@ -65,10 +66,13 @@ GPU_KERNEL pack_rows_kernel(PackRowsArguments arguments) {
       const int32_t first = first_tile_of(arguments, group);
       const int32_t end = first + tiles_of(arguments.num_valid[group]);
       for (int32_t tile = first; tile < end; ++tile) {
+        const int32_t num_left = arguments.num_valid[group] - (tile - first) * kSm90Tokens;
         arguments.group_of_tile[tile] = group;
+        arguments.rows_of_tile[tile] = num_left < kSm90Tokens ? num_left : kSm90Tokens;
       }
       for (int64_t tile = end; group == arguments.num_groups - 1 && tile < arguments.num_tiles; ++tile) {
         arguments.group_of_tile[tile] = -1;
+        arguments.rows_of_tile[tile] = 0;
       }
     }
   }
@@ -84,7 +88,7 @@ GPU_KERNEL pack_rows_kernel(PackRowsArguments arguments) {
     shared.rows[thread] = row;
   }
   sync_threads();
-  const int num_blocks = (arguments.hidden + kScaleBlockLen - 1) / kScaleBlockLen;
+  const int64_t num_blocks = (arguments.hidden + kScaleBlockLen - 1) / kScaleBlockLen;
   for (int choice = 0; choice < arguments.k; ++choice) {
     const int64_t row = shared.rows[choice];
     if (row < 0) {
@@ -94,8 +98,8 @@ GPU_KERNEL pack_rows_kernel(PackRowsArguments arguments) {
       store_vector<kCodes>(arguments.packed_codes + row * arguments.hidden + column,
                            load_vector<kCodes>(arguments.codes + token * arguments.hidden + column));
     }
-    for (int block = thread; block < num_blocks; block += kPackThreads) {
-      arguments.packed_scales[block * arguments.num_tiles * kSm90Tokens + row] =
+    for (int64_t block = thread; block < num_blocks; block += kPackThreads) {
+      arguments.packed_scales[(row / kSm90Tokens * num_blocks + block) * kSm90Tokens + row % kSm90Tokens] =
           arguments.scales[block * arguments.num_tokens + token];
     }
   }

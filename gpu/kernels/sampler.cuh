@@ -141,9 +141,7 @@ GPU_DEVICE SliceSums scan_slices(double mine, SamplerShared& shared) {
     shared.all = sum;
   }
   sync_threads();
-  const SliceSums sums{shared.values[thread], shared.all};
-  sync_threads();
-  return sums;
+  return {shared.values[thread], shared.all};  // nobody writes either before the barrier of the next scan
 }
 
 // Keeps, largest first and ties by ascending id, what comes before the sum reaches top_p of it all.

@@ -380,7 +380,7 @@ std::vector<std::vector<int32_t>> generate(const ParallelLayout& layout,
   gpu::comm::run_thread_ranks(static_cast<int>(layout.num_ranks()), {}, [&](gpu::comm::Communicator& world) {
     gpu::Engine engine(*par().checkpoint.weights,
                        gpu::make_emulated_backend({}),
-                       {.limits = gpu::Scheduler::limits_of(scheduling, 2, 16),
+                       {.limits = gpu::Scheduler::limits_of(par().checkpoint.weights->config(), scheduling, 2, 16),
                         .num_pages = 2,
                         .layout = layout,
                         .world = &world,

@@ -1,6 +1,7 @@
 // Generation on the engine: the reference's greedy tokens, and the same tokens whatever else runs, however the work is cut and drafted.
 #include "gpu/engine/scheduler.hpp"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "model/checkpoint.hpp"
@@ -48,7 +49,7 @@ Generated generate(const std::vector<Request>& requests, const Setting& setting)
   const SchedulerOptions scheduling{.chunk_len = setting.chunk_len, .num_drafts = setting.num_drafts};
   Engine engine(mini(),
                 make_emulated_backend({.num_os_threads = 2}),
-                {.limits = Scheduler::limits_of(scheduling, setting.max_sequences, 80),
+                {.limits = Scheduler::limits_of(mini().config(), scheduling, setting.max_sequences, 80),
                  .num_pages = setting.num_pages,
                  .use_graphs = setting.use_graphs});
   Scheduler scheduler(engine, scheduling);
@@ -107,13 +108,73 @@ TEST(EngineScheduler, Drafts_ChangeNoToken_AndAreAccepted) {
   }
 }
 
+// The model with its MTP layer twice: drafts of the second one are accepted, and so can be seen.
+class TwoMtpLayers : public model::WeightSource {
+ public:
+  explicit TwoMtpLayers(const model::WeightSource& original) : original_(original), config_(original.config()) {
+    config_.num_nextn_predict_layers = 2;
+  }
+  [[nodiscard]] const model::ModelConfig& config() const override { return config_; }
+  [[nodiscard]] model::TensorView weight(const std::string& name) const override {
+    const std::string second = fmt::format("model.layers.{}.", config_.num_hidden_layers + 1);
+    return original_.weight(name.starts_with(second) ? fmt::format("model.layers.{}.", config_.num_hidden_layers) +
+                                                           name.substr(second.size())
+                                                     : name);
+  }
+
+ private:
+  const model::WeightSource& original_;
+  model::ModelConfig config_;
+};
+
+// Draft k comes from layer k, the third one from the second layer again. Prompts shorter than what the second layer has to read again,
+// chunks that cut them, and drafts that are rejected.
+TEST(EngineScheduler, DraftsOfSeveralMtpLayers_AreTheReferences) {
+  const TwoMtpLayers weights(mini());
+  auto requests = ragged_requests();
+  requests[1].prompt.resize(1);
+  requests[2].prompt = {requests[0].prompt.begin(), requests[0].prompt.begin() + 6};
+  for (Request& request : requests) {
+    request.max_new_tokens = 7;
+  }
+  using Drafts = std::vector<std::vector<std::pair<int32_t, std::optional<int32_t>>>>;  // beside the tokens
+  Drafts expected(requests.size());
+  std::vector<reference::Request> same;
+  for (const Request& request : requests) {
+    same.push_back({.prompt = request.prompt, .max_new_tokens = request.max_new_tokens});
+  }
+  reference::Generator reference(
+      weights, reference::v32_rules(reference::Gemm::kFp8, model::ScaleFormat::kFp32), 2, {.num_drafts = 3});
+  reference.run(same, [&](size_t request, const reference::GeneratedToken& token) {
+    expected[request].emplace_back(token.id, token.draft);
+    return true;
+  });
+  EXPECT_GT(reference.stats().num_accepted[1], 2);  // drafts of the second layer
+  EXPECT_LT(reference.stats().num_accepted[1], reference.stats().num_drafted[1]);
+  for (const int64_t chunk_len : {512, 2}) {
+    const SchedulerOptions scheduling{.chunk_len = chunk_len, .num_drafts = 3};
+    Engine engine(weights,
+                  make_emulated_backend({.num_os_threads = 2}),
+                  {.limits = Scheduler::limits_of(weights.config(), scheduling, 3, 24), .num_pages = 3});
+    Scheduler scheduler(engine, scheduling);
+    Drafts drafts(requests.size());
+    scheduler.run(requests, [&](size_t request, const NewToken& token) {
+      drafts[request].emplace_back(token.id, token.draft);
+      return true;
+    });
+    EXPECT_EQ(drafts, expected) << "chunks of " << chunk_len;
+  }
+}
+
 TEST(EngineScheduler, StopTokensAndTheCaller_EndARequest) {
   auto requests = ragged_requests();
   requests.erase(requests.begin() + 1);
   const auto tokens = generate(requests, {}).tokens;
   requests[0].stop_tokens = {tokens[0][1]};
   const SchedulerOptions scheduling;
-  Engine engine(mini(), make_emulated_backend({}), {.limits = Scheduler::limits_of(scheduling, 2, 80), .num_pages = 4});
+  Engine engine(mini(),
+                make_emulated_backend({}),
+                {.limits = Scheduler::limits_of(mini().config(), scheduling, 2, 80), .num_pages = 4});
   Scheduler scheduler(engine, scheduling);
   std::vector<int64_t> counts(2);
   const auto reasons = scheduler.run(
@@ -124,7 +185,9 @@ TEST(EngineScheduler, StopTokensAndTheCaller_EndARequest) {
 
 TEST(EngineScheduler, ARequestThatNeverFits_IsRefused) {
   const SchedulerOptions scheduling;
-  Engine engine(mini(), make_emulated_backend({}), {.limits = Scheduler::limits_of(scheduling, 1, 64), .num_pages = 1});
+  Engine engine(mini(),
+                make_emulated_backend({}),
+                {.limits = Scheduler::limits_of(mini().config(), scheduling, 1, 64), .num_pages = 1});
   Scheduler scheduler(engine, scheduling);
   EXPECT_THROW(scheduler.run({{.prompt = {1, 2}, .max_new_tokens = 63}}, [](size_t, const NewToken&) { return true; }),
                model::InputError);

@@ -119,6 +119,15 @@ TEST_P(EngineFixture, PassesOpByOp) {
 
 INSTANTIATE_TEST_SUITE_P(Fixtures, EngineFixture, testing::Values("nano", "ragged", "notv3", "edge"));
 
+// Other devices than a Hopper: all linears by the kernels that stream weights, experts gathering their tokens.
+TEST(Engine, WithoutWgmma_PassesOpByOp) {
+  const auto checkpoint = open_checkpoint("synthetic:nano");
+  const auto golden = record(*checkpoint.weights, job_of_prompt({3, 1, 4, 15, 92}, 1, checkpoint.weights->config()));
+  const auto dump =
+      dump_engine(*checkpoint.weights, golden.manifest, gpu::make_emulated_backend({.num_os_threads = 2}, false), {});
+  expect_pass(verify(*checkpoint.weights, golden, dump));
+}
+
 TEST(Engine, AnotherProfilesGolden_IsRefusedWithTheCommandThatRecordsOne) {
   const auto golden = mini().record({.profile = "hf"}, {"p2"});
   try {

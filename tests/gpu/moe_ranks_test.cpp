@@ -86,6 +86,7 @@ class Experts {
         packed_codes_(device, on, num_tiles_ * kSm90Tokens * kHidden, "packed_codes"),
         packed_scales_(device, on, num_tiles_ * kSm90Tokens * 2, "packed_scales"),
         group_of_tile_(device, on, num_tiles_, "group_of_tile"),
+        rows_of_tile_(device, on, num_tiles_, "rows_of_tile"),
         token_of_row(device, on, num_groups_ * rows, "token_of_row"),
         num_valid(device, on, num_groups_, "num_valid"),
         out(device, on, num_rows_ * kHidden, "expert_rows") {}
@@ -140,6 +141,7 @@ class Experts {
                .packed_codes = packed_codes_.data(),
                .packed_scales = packed_scales_.data(),
                .group_of_tile = group_of_tile_.data(),
+               .rows_of_tile = rows_of_tile_.data(),
                .num_tokens = max_rows_,
                .num_tiles = num_tiles_,
                .num_groups = num_groups_,
@@ -149,29 +151,34 @@ class Experts {
                     {.x = packed_codes_.data(),
                      .x_scale = packed_scales_.data(),
                      .group_of_tile = group_of_tile_.data(),
+                     .rows_of_tile = rows_of_tile_.data(),
                      .weight = gate_up_.data(),
                      .weight_scale = gate_up_scales_.data(),
                      .y = hidden_.data(),
                      .num_tokens = num_rows_,
-                     .x_scale_stride = num_rows_,
+                     .x_scale_stride = kSm90Tokens,
+                     .x_scale_tile_stride = 2 * kSm90Tokens,
                      .out_dim = kGateUp,
                      .in_dim = kHidden,
                      .num_groups = num_groups_});
     swiglu(stream_,
            {.gate_up = hidden_.data(),
+            .num_rows = rows_of_tile_.data(),
             .codes = codes_.data(),
             .scales = scales_.data(),
-            .max_rows = num_rows_,
+            .max_rows = kSm90Tokens,
+            .num_groups = static_cast<int>(num_tiles_),
             .dim = kDim});
     fp8_linear_sm90(stream_,
                     {.x = codes_.data(),
                      .x_scale = scales_.data(),
                      .group_of_tile = group_of_tile_.data(),
+                     .rows_of_tile = rows_of_tile_.data(),
                      .weight = down_.data(),
                      .weight_scale = down_scales_.data(),
                      .y = out.data(),
                      .num_tokens = num_rows_,
-                     .x_scale_stride = num_rows_,
+                     .x_scale_stride = kSm90Tokens,
                      .out_dim = kHidden,
                      .in_dim = kDim,
                      .num_groups = num_groups_});
@@ -193,6 +200,7 @@ class Experts {
   Buffer<fp8_e4m3> packed_codes_;
   Buffer<float> packed_scales_;
   Buffer<int32_t> group_of_tile_;
+  Buffer<int32_t> rows_of_tile_;
 
  public:
   Buffer<int32_t> token_of_row;
@@ -427,6 +435,7 @@ TEST(PackRows, PutsGroupsOneBehindAnother_InWholeTiles) {
   const Buffer<fp8_e4m3> packed_codes(device, stream, num_tiles * 64 * kHidden, "packed_codes");
   const Buffer<float> packed_scales(device, stream, num_tiles * 64 * 2, "packed_scales");
   const Buffer<int32_t> group_of_tile(device, stream, num_tiles, "group_of_tile");
+  const Buffer<int32_t> rows_of_tile(device, stream, num_tiles, "rows_of_tile");
   PackRowsArguments arguments{.codes = codes.data(),
                               .scales = scales.data(),
                               .ids = id_buffer.data(),
@@ -435,6 +444,7 @@ TEST(PackRows, PutsGroupsOneBehindAnother_InWholeTiles) {
                               .packed_codes = packed_codes.data(),
                               .packed_scales = packed_scales.data(),
                               .group_of_tile = group_of_tile.data(),
+                              .rows_of_tile = rows_of_tile.data(),
                               .num_tokens = kTokens,
                               .num_tiles = num_tiles,
                               .num_groups = kGroups,
@@ -444,6 +454,9 @@ TEST(PackRows, PutsGroupsOneBehindAnother_InWholeTiles) {
   auto expected_groups = std::vector<int32_t>{1, 1, 1, 3, 3};  // 130 rows are three tiles, 65 are two
   expected_groups.resize(static_cast<size_t>(num_tiles), -1);
   EXPECT_EQ(group_of_tile.download(), expected_groups);
+  auto expected_counts = std::vector<int32_t>{64, 64, 2, 64, 1};
+  expected_counts.resize(static_cast<size_t>(num_tiles), 0);
+  EXPECT_EQ(rows_of_tile.download(), expected_counts);
   const auto got_rows = row_of_choice.download();
   const auto got_codes = packed_codes.download();
   const auto got_scales = packed_scales.download();
@@ -456,8 +469,8 @@ TEST(PackRows, PutsGroupsOneBehindAnother_InWholeTiles) {
     for (size_t choice = token % 2 == 1 ? 0 : 1; choice < 2; ++choice) {
       const auto row = static_cast<size_t>(got_rows[token * 3 + choice]);
       EXPECT_EQ(std::memcmp(&got_codes[row * kHidden], &x.codes[token * kHidden], kHidden), 0);
-      EXPECT_EQ(got_scales[row], x.scales[token]);
-      EXPECT_EQ(got_scales[static_cast<size_t>(num_tiles) * 64 + row], x.scales[kTokens + token]);
+      EXPECT_EQ(got_scales[row / 64 * 128 + row % 64], x.scales[token]);
+      EXPECT_EQ(got_scales[row / 64 * 128 + 64 + row % 64], x.scales[kTokens + token]);
     }
   }
   for (size_t row : {size_t{130}, size_t{191}, size_t{192 + 65}}) {

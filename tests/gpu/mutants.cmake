@@ -21,8 +21,8 @@ dsv3_kernel_mutant(${test} ID k-combine-slot KERNEL combine
 dsv3_kernel_mutant_table(${test} test_mutants)
 
 set(test gpu.kernel_mutants_slow_test)
-foreach(kernel align bf16_linear cache_latent combine embed expanded_attention fp8_linear gather_latent latent_attention
-    quantize_rows router swiglu)
+foreach(kernel align bf16_linear cache_latent combine embed expanded_attention fp8_linear fp8_linear_sm90 gather_latent
+    latent_attention pack_rows quantize_rows router swiglu)
   string(REPLACE "_" "-" id ${kernel})
   dsv3_kernel_mutant(${test} ID k-none-${id} KERNEL ${kernel} BREAKS "nothing" CASES nano)
 endforeach()
@@ -60,32 +60,53 @@ dsv3_kernel_mutant(${test} ID k-router-scaling KERNEL router
   FIND [=[denominator), arguments.scaling_factor);]=] REPLACE [=[denominator), 1);]=]
   BREAKS "the scaling factor left out" OP p5/layer.1.moe.topk_weights CASES nano)
 dsv3_kernel_mutant(${test} ID k-align-row KERNEL align
-  FIND [=[static_cast<int32_t>(slot / arguments.k);]=] REPLACE [=[static_cast<int32_t>(slot % arguments.num_tokens);]=]
-  BREAKS "experts fed with other tokens than chose them" OP p5/layer.1.moe.expert.*.gate CASES nano)
+  FIND [=[static_cast<int32_t>(expert * arguments.num_tokens + row);]=] REPLACE [=[static_cast<int32_t>(expert * arguments.num_tokens);]=]
+  BREAKS "all tokens of an expert in its first row" OP p5/layer.1.moe.expert.*.gate CASES nano)
 dsv3_kernel_mutant(${test} ID k-combine-shared KERNEL combine
   FIND [=[arguments.shared + first : nullptr]=] REPLACE [=[arguments.shared : nullptr]=]
   BREAKS "the first token's shared expert for all" OP p5/layer.1.ffn CASES nano)
 dsv3_kernel_mutant(${test} ID k-fp8-linear-scale KERNEL fp8_linear
   FIND [=[weight_scale[block]);]=] REPLACE [=[weight_scale[0]);]=]
-  BREAKS "the first block's weight scale for all of K" OP p5/layer.0.attn.q_a CASES nano)
+  BREAKS "the first block's weight scale for all of K" OP d0/layer.0.attn.q_a CASES nano)
 dsv3_kernel_mutant(${test} ID k-fp8-linear-order KERNEL fp8_linear
   FIND [=[multiply(products[0][n].at[i], scales[i % 2])]=] REPLACE [=[multiply(products[0][n].at[i], scales[i / 2])]=]
-  BREAKS "scales of a fragment's rows, not its columns" OP p5/layer.0.attn.q_a CASES nano)
+  BREAKS "scales of a fragment's rows, not its columns" OP d0/layer.0.attn.q_a CASES nano)
 dsv3_kernel_mutant(${test} ID k-linear-pieces KERNEL fp8_linear FILE linear_tile.cuh
   FIND [=[for (int piece = begin; piece < end; ++piece) {]=] REPLACE [=[for (int piece = begin; piece + 1 < end; ++piece) {]=]
-  BREAKS "the last piece of K left out" OP p5/layer.0.attn.q_a CASES nano)
+  BREAKS "the last piece of K left out" OP d0/layer.0.attn.q_a CASES nano)
 dsv3_kernel_mutant(${test} ID k-linear-wait KERNEL fp8_linear FILE linear_tile.cuh
   FIND [=[wait_copies<kLinearStages - 2>();]=] REPLACE [=[wait_copies<kLinearStages - 1>();]=]
-  BREAKS "one copy too few waited for" OP p5/layer.0.attn.q_a CASES nano)
+  BREAKS "one copy too few waited for" OP d0/layer.0.attn.q_a CASES nano)
 dsv3_kernel_mutant(${test} ID k-linear-operand KERNEL fp8_linear FILE linear_tile.cuh
   FIND [=[swizzled(token, 2 * step + lane / 8 % 2)]=] REPLACE [=[swizzled(token, 2 * step + lane / 16)]=]
-  BREAKS "operands in another layout than the instruction's" OP p5/layer.0.attn.q_a CASES nano)
+  BREAKS "operands in another layout than the instruction's" OP d0/layer.0.attn.q_a CASES nano)
 dsv3_kernel_mutant(${test} ID k-linear-arrivals KERNEL fp8_linear FILE linear_tile.cuh
   FIND [=[atomic_add(arrivals, -splits.num_splits);]=] REPLACE [=[atomic_add(arrivals, 0);]=]
-  BREAKS "arrivals that the next launch finds" OP d0/layer.0.ffn CASES par)
+  BREAKS "arrivals that the next launch finds" OP d1/layer.0.ffn CASES par)
 dsv3_kernel_mutant(${test} ID k-linear-partial KERNEL fp8_linear FILE linear_tile.cuh
   FIND [=[other < splits.num_splits; ++other]=] REPLACE [=[other < splits.num_splits - 1; ++other]=]
-  BREAKS "the last split never added" OP p3/layer.0.ffn CASES par)
+  BREAKS "the last split never added" OP d0/layer.0.ffn CASES par)
+dsv3_kernel_mutant(${test} ID k-sm90-scale KERNEL fp8_linear_sm90
+  FIND [=[x_scale_stride + row], weight_scale[block]);]=] REPLACE [=[x_scale_stride + row], weight_scale[0]);]=]
+  BREAKS "the first block's weight scale for all of K" OP p5/layer.0.attn.q_a CASES nano)
+dsv3_kernel_mutant(${test} ID k-sm90-promotion KERNEL fp8_linear_sm90
+  FIND [=[fused_multiply_add(scales[i % 4 / 2], product[i], total[i])]=] REPLACE [=[fused_multiply_add(scales[i % 2], product[i], total[i])]=]
+  BREAKS "scales of a fragment's columns, not its rows" OP p5/layer.0.attn.q_a CASES nano)
+dsv3_kernel_mutant(${test} ID k-sm90-parts KERNEL fp8_linear_sm90
+  FIND [=[block / part_len, block + 1 == num_blocks]=] REPLACE [=[0, block + 1 == num_blocks]=]
+  BREAKS "parts of K that overwrite one another" OP p5/layer.0.ffn CASES nano)
+dsv3_kernel_mutant(${test} ID k-sm90-group KERNEL fp8_linear_sm90
+  FIND [=[group * arguments.out_dim + first_row, shared.full[stage]]=] REPLACE [=[first_row, shared.full[stage]]=]
+  BREAKS "the first expert's weight for all" OP p5/layer.1.moe.expert.*.gate CASES nano)
+dsv3_kernel_mutant(${test} ID k-sm90-rows KERNEL fp8_linear_sm90
+  FIND [=[num_rows = arguments.rows_of_tile[block_idx().y];]=] REPLACE [=[num_rows = arguments.rows_of_tile[block_idx().y] - 1;]=]
+  BREAKS "the last row of each expert left out" OP p5/layer.1.moe.expert.*.gate CASES nano)
+dsv3_kernel_mutant(${test} ID k-pack-codes KERNEL pack_rows
+  FIND [=[arguments.codes + token * arguments.hidden + column]=] REPLACE [=[arguments.codes + column]=]
+  BREAKS "the first token for all" OP p5/layer.1.moe.expert.*.gate CASES nano)
+dsv3_kernel_mutant(${test} ID k-pack-scales KERNEL pack_rows
+  FIND [=[arguments.scales[block * arguments.num_tokens + token]]=] REPLACE [=[arguments.scales[token]]=]
+  BREAKS "the first block's scale for all of K" OP p5/layer.1.moe.expert.*.gate CASES nano)
 dsv3_kernel_mutant(${test} ID k-bf16-linear-head KERNEL bf16_linear
   FIND [=[arguments.weight + batch * arguments.out_dim * arguments.in_dim]=] REPLACE [=[arguments.weight]=]
   BREAKS "the first head's weight for all" OP d0/layer.0.attn.q_latent CASES nano)
@@ -125,6 +146,9 @@ dsv3_kernel_mutant(${test} RACE ID k-router-barrier KERNEL router
   }
 ]=]
   BREAKS "no barrier between those who choose experts and those who read them" CASES nano)
+dsv3_kernel_mutant(${test} RACE ID k-pack-barrier KERNEL pack_rows
+  FIND [=[  sync_threads();]=] REPLACE ""
+  BREAKS "no barrier between those who place a token's rows and those who copy them" CASES nano)
 dsv3_kernel_mutant(${test} RACE ID k-linear-barrier KERNEL fp8_linear FILE linear_tile.cuh
   FIND [=[    sync_threads();  // the piece is everybody's]=] REPLACE [=[    // the piece is everybody's]=]
   BREAKS "no barrier between those who copy a piece and those who multiply it" CASES nano)

@@ -3,9 +3,21 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <set>
 
+#include "mutants/sampler_last_largest.cuh"
+#include "mutants/sampler_min_p.cuh"
+#include "mutants/sampler_no_barrier_best.cuh"
+#include "mutants/sampler_no_barrier_probes.cuh"
+#include "mutants/sampler_no_barrier_scan.cuh"
+#include "mutants/sampler_no_count.cuh"
+#include "mutants/sampler_position.cuh"
+#include "mutants/sampler_prompt_forgotten.cuh"
+#include "mutants/sampler_slices.cuh"
+#include "mutants/sampler_ties.cuh"
+#include "mutants/sampler_top_k.cuh"
 #include "reference/generate/sampler.hpp"
 #include "tests/gpu/harness.hpp"
 
@@ -53,70 +65,141 @@ std::vector<float> random_logits(int64_t count, float step) {
   return values;
 }
 
-class Sampler : public testing::TestWithParam<emulation::Order> {
- protected:
-  // Every wish at `num_draws` positions.
-  void compare(int num_draws, float step) {
-    std::vector<SamplerRow> rows;
-    std::vector<model::DrawPlace> places;
+using Launcher = void (*)(Stream, const SamplerArguments&);
+
+// Every wish at `num_draws` positions.
+class Problem {
+ public:
+  Problem(int num_draws, float step) {
     for (const auto& wish : kWishes) {
       for (int i = 0; i < num_draws; ++i) {
-        places.push_back({.request = (int64_t{1} << 33) + i, .position = 10 + i, .draw = static_cast<uint32_t>(i % 2)});
-        rows.push_back(row_of(wish, places.back()));
+        wishes_.push_back(wish);
+        places_.push_back(
+            {.request = (int64_t{1} << 33) + i, .position = 10 + i, .draw = static_cast<uint32_t>(i % 2)});
+        rows_.push_back(row_of(wish, places_.back()));
       }
     }
-    const auto num_rows = static_cast<int64_t>(rows.size());
-    const auto logits = random_logits(num_rows * kVocab, step);
-    const std::vector<int32_t> prompt{3, 17, 17, 400};
-    const std::vector<int32_t> generated{17, 5, 5, 5, 508};
-    std::vector<uint8_t> is_in_prompt(logits.size(), 0);
-    std::vector<int32_t> num_generated(logits.size(), 0);
+    logits_ = random_logits(static_cast<int64_t>(rows_.size()) * kVocab, step);
+    for (int32_t id = 0; id < kVocab; ++id) {
+      if (id % 3 == 0) {
+        prompt_.push_back(id);
+      }
+      if (id % 2 == 0) {
+        generated_.insert(generated_.end(), static_cast<size_t>(1 + id % 3), id);
+      }
+    }
+  }
+
+  [[nodiscard]] std::vector<int32_t> by_reference() const {
+    std::vector<int32_t> ids;
+    for (size_t r = 0; r < rows_.size(); ++r) {
+      const auto first = logits_.begin() + static_cast<int64_t>(r) * kVocab;
+      const std::vector<double> row(first, first + kVocab);
+      ids.push_back(reference::sample(wishes_[r], {prompt_, generated_}, row, places_[r]));
+    }
+    return ids;
+  }
+
+  [[nodiscard]] std::vector<int32_t> by_kernel(Launcher launcher, const emulation::Order& order) const {
+    const auto num_rows = static_cast<int64_t>(rows_.size());
+    std::vector<uint8_t> is_in_prompt(logits_.size(), 0);
+    std::vector<int32_t> num_generated(logits_.size(), 0);
     for (int64_t row = 0; row < num_rows; ++row) {
-      for (const int32_t id : prompt) {
+      for (const int32_t id : prompt_) {
         is_in_prompt[static_cast<size_t>(row * kVocab + id)] = 1;
       }
-      for (const int32_t id : generated) {
+      for (const int32_t id : generated_) {
         ++num_generated[static_cast<size_t>(row * kVocab + id)];
       }
     }
-    Device device({.order = GetParam()});
+    Device device({.order = order});
     const Stream stream = device.create_stream();
-    const Buffer<float> logit_buffer(device, stream, logits, "logits");
-    const Buffer<SamplerRow> row_buffer(device, stream, rows, "rows");
-    const Buffer<uint8_t> prompt_buffer(device, stream, is_in_prompt, "is_in_prompt");
-    const Buffer<int32_t> generated_buffer(device, stream, num_generated, "num_generated");
+    const Buffer<float> logits(device, stream, logits_, "logits");
+    const Buffer<SamplerRow> rows(device, stream, rows_, "rows");
+    const Buffer<uint8_t> prompt(device, stream, is_in_prompt, "is_in_prompt");
+    const Buffer<int32_t> generated(device, stream, num_generated, "num_generated");
     const Buffer<double> weights(device, stream, num_rows * kVocab, "weights");
     const Buffer<int32_t> tokens(device, stream, num_rows, "tokens");
-    sampler(stream,
-            {.logits = logit_buffer.data(),
-             .rows = row_buffer.data(),
-             .is_in_prompt = prompt_buffer.data(),
-             .num_generated = generated_buffer.data(),
-             .weights = weights.data(),
-             .tokens = tokens.data(),
-             .num_rows = num_rows,
-             .vocab = kVocab});
-    const auto got = tokens.download();
-    std::set<int32_t> different;
-    for (size_t r = 0; r < rows.size(); ++r) {
-      const auto first = logits.begin() + static_cast<int64_t>(r) * kVocab;
-      const std::vector<double> row(first, first + kVocab);
-      const auto& wish = kWishes[r / static_cast<size_t>(num_draws)];
-      ASSERT_EQ(got[r], reference::sample(wish, {prompt, generated}, row, places[r])) << "row " << r;
-      different.insert(got[r]);
-    }
-    EXPECT_GT(different.size(), kWishes.size());  // the draws do decide
+    launcher(stream,
+             {.logits = logits.data(),
+              .rows = rows.data(),
+              .is_in_prompt = prompt.data(),
+              .num_generated = generated.data(),
+              .weights = weights.data(),
+              .tokens = tokens.data(),
+              .num_rows = num_rows,
+              .vocab = kVocab});
+    return tokens.download();
+  }
+
+ private:
+  std::vector<model::Sampling> wishes_;  // of each row
+  std::vector<model::DrawPlace> places_;
+  std::vector<SamplerRow> rows_;
+  std::vector<float> logits_;
+  std::vector<int32_t> prompt_{17, 17};
+  std::vector<int32_t> generated_;
+};
+
+class Sampler : public testing::TestWithParam<emulation::Order> {
+ protected:
+  static void compare(const Problem& problem) {
+    const auto expected = problem.by_reference();
+    EXPECT_EQ(problem.by_kernel(sampler, GetParam()), expected);
+    // The draws do decide.
+    EXPECT_GT(std::set<int32_t>(expected.begin(), expected.end()).size(), kWishes.size());
   }
 };
 
 TEST_P(Sampler, ChoosesTheReferencesTokens) {
-  compare(4, 0);
+  compare({4, 0});
 }
 TEST_P(Sampler, CutsTiesAsTheReference) {
-  compare(2, 1);
+  compare({2, 1});
 }
 
 INSTANTIATE_TEST_SUITE_P(Orders, Sampler, testing::ValuesIn(kOrders));
+
+// --- Kernels with one line changed ---
+
+struct Mutant {
+  const char* what;
+  Launcher launcher;
+};
+
+TEST(SamplerMutants, ChooseOtherTokens) {
+  const Problem problems[] = {{4, 0}, {2, 1}};
+  for (const Mutant& mutant : {Mutant{"greedy takes the last of the largest", sampler_last_largest::sampler},
+                               {"no repetition penalty for tokens of the prompt", sampler_prompt_forgotten::sampler},
+                               {"a frequency penalty that does not count", sampler_no_count::sampler},
+                               {"min-p applied to the logit", sampler_min_p::sampler},
+                               {"top-k keeps half", sampler_top_k::sampler},
+                               {"top-p keeps all ties", sampler_ties::sampler},
+                               {"the position left out of the draw", sampler_position::sampler},
+                               {"sums of slices not carried on", sampler_slices::sampler}}) {
+    EXPECT_TRUE(std::ranges::any_of(problems, [&](const Problem& problem) {
+      return problem.by_kernel(mutant.launcher, {}) != problem.by_reference();
+    })) << mutant.what;
+  }
+}
+#if DSV3_CHECKED
+TEST(SamplerMutants, WithoutABarrier_AreRacesInEveryOrder) {
+  const Problem problem(1, 0);
+  for (const Mutant& mutant :
+       {Mutant{"between the threads' largest and their reader", sampler_no_barrier_best::sampler},
+        {"between the slices' sums and who adds them up", sampler_no_barrier_scan::sampler},
+        {"between a probe's sums and their readers", sampler_no_barrier_probes::sampler}}) {
+    for (const auto& order : kOrders) {
+      try {
+        (void)problem.by_kernel(mutant.launcher, order);
+        ADD_FAILURE() << mutant.what << ", " << order_name(order) << ": no fault";
+      } catch (const emulation::Fault& fault) {
+        EXPECT_EQ(static_cast<int>(fault.kind), static_cast<int>(emulation::FaultKind::kRace)) << fault.what();
+      }
+    }
+  }
+}
+#endif
 
 }  // namespace
 }  // namespace gpu::DSV3_BACKEND

@@ -4,6 +4,11 @@
 #include "gpu/kernels/add_parts.cuh"
 #include "gpu/kernels/bf16_linear.cuh"
 #include "gpu/kernels/fp8_linear.cuh"
+#include "gpu/kernels/fp8_linear_sm90.cuh"
+#include "mutants/add_parts_in_order.cuh"
+#include "mutants/add_parts_last_left_out.cuh"
+#include "mutants/add_parts_left_over.cuh"
+#include "mutants/add_parts_stride.cuh"
 #include "tests/gpu/harness.hpp"
 
 namespace gpu::DSV3_BACKEND {
@@ -41,7 +46,7 @@ struct Results {
 // y = x W^T on [first_block, first_block + num_blocks) of K; FP32, unrounded.
 class Fp8 {
  public:
-  explicit Fp8(int64_t num_tokens) : num_tokens_(num_tokens) {
+  explicit Fp8(int64_t num_tokens, bool by_wgmma = false) : num_tokens_(num_tokens), by_wgmma_(by_wgmma) {
     auto [codes, scales] = quantized(random_bf16(num_tokens * kIn, 2, 3), kIn, num_tokens);
     x_ = std::move(codes);
     x_scale_ = std::move(scales);
@@ -68,6 +73,21 @@ class Fp8 {
         {weight_scale_.begin() + first_block, weight_scale_.begin() + first_block + num_blocks},
         "weight_scale");
     const Results to(device, stream, num_tokens_, num_splits);
+    if (by_wgmma_) {
+      fp8_linear_sm90(stream,
+                      {.x = x.data(),
+                       .x_scale = x_scale.data(),
+                       .weight = weight.data(),
+                       .weight_scale = weight_scale.data(),
+                       .y_f32 = to.y.data(),
+                       .num_tokens = num_tokens_,
+                       .x_scale_stride = num_tokens_,
+                       .out_dim = kOut,
+                       .in_dim = len,
+                       .num_parts = num_parts});
+      device.synchronize(stream);
+      return to.y.download();
+    }
     fp8_linear(stream,
                {.x = x.data(),
                 .x_scale = x_scale.data(),
@@ -88,10 +108,17 @@ class Fp8 {
 
  private:
   int64_t num_tokens_;
+  bool by_wgmma_;
   std::vector<fp8_e4m3> x_;
   std::vector<float> x_scale_;  // [blocks, tokens]
   std::vector<fp8_e4m3> weight_;
   std::vector<float> weight_scale_;  // [blocks]: one row of scale blocks
+};
+
+// By fp8_linear_sm90, which never cuts K over blocks.
+class Fp8Sm90 : public Fp8 {
+ public:
+  explicit Fp8Sm90(int64_t num_tokens) : Fp8(num_tokens, true) {}
 };
 
 class Bf16 {
@@ -130,21 +157,27 @@ class Bf16 {
   std::vector<bf16> weight_;
 };
 
-std::vector<bf16> added(const std::vector<float>& parts, int num_parts) {
+using AddLauncher = void (*)(Stream, const AddPartsArguments&);
+
+std::vector<bf16> added(const std::vector<float>& parts, int num_parts, AddLauncher launcher = add_parts) {
   Device device{Options{}};
   const Stream stream = device.create_stream();
   const Buffer<float> values(device, stream, parts, "parts");
   const auto count = static_cast<int64_t>(parts.size()) / num_parts;
   const Buffer<bf16> sum(device, stream, count, "sum");
-  add_parts(stream, {.parts = values.data(), .sum = sum.data(), .count = count, .num_parts = num_parts});
+  launcher(stream, {.parts = values.data(), .sum = sum.data(), .count = count, .num_parts = num_parts});
   device.synchronize(stream);
   return sum.download();
 }
 
 template <typename Linear>
 class SharedSums : public testing::Test {};
+template <typename Linear>
+class SharedSumsOfRanks : public testing::Test {};
 using Linears = testing::Types<Fp8, Bf16>;
+using AllLinears = testing::Types<Fp8, Fp8Sm90, Bf16>;
 TYPED_TEST_SUITE(SharedSums, Linears);
+TYPED_TEST_SUITE(SharedSumsOfRanks, AllLinears);
 
 TYPED_TEST(SharedSums, DoNotDependOnWhichBlocksHaveTheParts) {
   for (const int64_t num_tokens : {1, 3, 20, 40}) {
@@ -157,9 +190,10 @@ TYPED_TEST(SharedSums, DoNotDependOnWhichBlocksHaveTheParts) {
   }
 }
 
-TYPED_TEST(SharedSums, DoNotDependOnWhichRanksHaveThem) {
+TYPED_TEST(SharedSumsOfRanks, DoNotDependOnWhichRanksHaveThem) {
   const TypeParam linear(5);
   const auto whole = linear.run(0, kBlocks, 1, 8);
+  EXPECT_NE(linear.run(0, kBlocks, 1, 1), whole);  // another order: the numbers tell
   const auto rounded = added(whole, 1);
   for (const int num_ranks : {2, 4, 8}) {
     std::vector<float> parts;
@@ -183,6 +217,22 @@ TEST(AddParts, IsABalancedTree) {
   // Three: the pair, then what is left, shortest first: 1 + (2^24 - 2^24).
   EXPECT_EQ(model::decode_bf16(added({kLarge, -kLarge, 1}, 3)[0].bits), 1);
   EXPECT_EQ(model::decode_bf16(added({1, kLarge, -kLarge}, 3)[0].bits), 0);
+}
+
+// Kernels with one line changed. Expected: the sums above, of two elements that differ.
+TEST(AddPartsMutants, GiveOtherSums) {
+  constexpr float kLarge = 0x1p24F;
+  const auto is_right = [](AddLauncher launcher) {
+    const auto of_four = added({kLarge, 7, 1, 8, -kLarge, 9, 1, 10}, 4, launcher);  // (2^24 + 1) + (1 - 2^24)
+    const auto of_three = added({kLarge, 7, -kLarge, 8, 1, 9}, 3, launcher);
+    const auto value = [](bf16 v) { return model::decode_bf16(v.bits); };
+    return value(of_four[0]) == 1 && value(of_four[1]) == 34 && value(of_three[0]) == 1 && value(of_three[1]) == 24;
+  };
+  EXPECT_TRUE(is_right(add_parts));
+  EXPECT_FALSE(is_right(add_parts_in_order::add_parts)) << "parts that overwrite one another";
+  EXPECT_FALSE(is_right(add_parts_last_left_out::add_parts)) << "the last rank left out";
+  EXPECT_FALSE(is_right(add_parts_stride::add_parts)) << "elements of another place";
+  EXPECT_FALSE(is_right(add_parts_left_over::add_parts)) << "only the longest subtree";
 }
 
 TEST(SharedSums, PartsThatAreNoTree_AreRefused) {

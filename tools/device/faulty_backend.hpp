@@ -19,8 +19,10 @@ class FaultyBackend : public gpu::DSV3_BACKEND::EmulationBackend {
   void launch(const gpu::EmbedArguments& arguments) override { launch_mutant_or_true(arguments); }
   void launch(const gpu::ExpandedAttentionArguments& arguments) override { launch_mutant_or_true(arguments); }
   void launch(const gpu::Fp8LinearArguments& arguments) override { launch_mutant_or_true(arguments); }
+  void launch(const gpu::Fp8LinearSm90Arguments& arguments) override { launch_mutant_or_true(arguments); }
   void launch(const gpu::GatherLatentArguments& arguments) override { launch_mutant_or_true(arguments); }
   void launch(const gpu::LatentAttentionArguments& arguments) override { launch_mutant_or_true(arguments); }
+  void launch(const gpu::PackRowsArguments& arguments) override { launch_mutant_or_true(arguments); }
   void launch(const gpu::QuantizeRowsArguments& arguments) override { launch_mutant_or_true(arguments); }
   void launch(const gpu::RmsNormArguments& arguments) override { launch_mutant_or_true(arguments); }
   void launch(const gpu::RotateQueryArguments& arguments) override { launch_mutant_or_true(arguments); }

@@ -8,6 +8,7 @@
 
 #include "tools/common.hpp"
 #include "tools/device_check/case_result.hpp"
+#include "tools/device_check/cublas_check.hpp"
 
 namespace tools {
 namespace {
@@ -45,6 +46,8 @@ int run() {
                             {"largest_distance_steps", steps},
                             {"passes", passes}});
   }
+  out["cublaslt"] = check_cublas();
+  all_pass = all_pass && out["cublaslt"].value("passes", true);  // a missing library is no fault of ours
   out["passes"] = all_pass;
   fmt::print("{}\n", out.dump(1));
   return all_pass ? kExitOk : kExitCheckFailed;

@@ -23,6 +23,7 @@ std::vector<gpu::Request> device_requests(const std::vector<reference::Request>&
 }
 
 gpu::EngineOptions engine_options(const InferFlags& flags,
+                                  const model::ModelConfig& config,
                                   const std::vector<reference::Request>& requests,
                                   const gpu::SchedulerOptions& scheduling) {
   int64_t max_len = 0;
@@ -34,7 +35,7 @@ gpu::EngineOptions engine_options(const InferFlags& flags,
   }
   const auto max_batch = std::min(flags.max_batch, static_cast<int64_t>(requests.size()));
   std::ranges::sort(pages, std::greater<>());
-  gpu::EngineOptions options{.limits = gpu::Scheduler::limits_of(scheduling, max_batch, max_len),
+  gpu::EngineOptions options{.limits = gpu::Scheduler::limits_of(config, scheduling, max_batch, max_len),
                              .ue8m0_scales = flags.mode.scale == "ue8m0",
                              .fp8_cache = flags.kv == "fp8",
                              .use_graphs = flags.graphs == "on"};
@@ -107,8 +108,9 @@ DeviceResult run_on_device(const InferFlags& flags,
                            DeviceTrace* trace) {
   const gpu::SchedulerOptions scheduling{
       .chunk_len = flags.chunk_len, .num_drafts = flags.num_drafts, .with_logits = flags.num_logprobs > 0};
-  gpu::Engine engine(
-      weights, open_device({.device = flags.device}, flags.num_threads), engine_options(flags, requests, scheduling));
+  gpu::Engine engine(weights,
+                     open_device({.device = flags.device}, flags.num_threads),
+                     engine_options(flags, weights.config(), requests, scheduling));
   clear_progress();
   gpu::Scheduler scheduler(engine, scheduling);
   gpu::Scheduler::OnStep on_step;

@@ -23,6 +23,7 @@ void check_device_flags(const InferFlags& flags, const model::ModelConfig& confi
 std::vector<gpu::Request> device_requests(const std::vector<reference::Request>& requests);
 // Of one rank, for these requests: as large as the longest of them and --max-batch ask for.
 gpu::EngineOptions engine_options(const InferFlags& flags,
+                                  const model::ModelConfig& config,
                                   const std::vector<reference::Request>& requests,
                                   const gpu::SchedulerOptions& scheduling);
 DeviceResult result_of(const gpu::SchedulerStats& stats, const std::vector<gpu::FinishReason>& reasons);

@@ -141,7 +141,7 @@ class RankRun {
                         const std::vector<reference::Request>& own,
                         const gpu::Scheduler::OnToken& on_token) {
     const gpu::SchedulerOptions scheduling{.chunk_len = flags_.chunk_len, .num_drafts = flags_.num_drafts};
-    auto options = engine_options(flags_, requests_, scheduling);
+    auto options = engine_options(flags_, weights_.config(), requests_, scheduling);
     options.layout = plan_.layout;
     options.num_micro_batches = flags_.num_micro_batches;
     options.expert_of_slot = plan_.expert_of_slot;
