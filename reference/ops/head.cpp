@@ -29,19 +29,20 @@ model::TensorView unquantised_linear(const OpCall& call, model::DType dtype) {
     load_part(call.inputs[0], m * weight.in_dim(), row);
     x.set(m, row);
   }
+  const WeightForm form = call.rules.half == model::DType::kF16 ? half_form(call.rules.half) : WeightForm::kValues;
   std::vector<float> y(static_cast<size_t>(model::num_elements(shape)));
-  panel_matmul(x, weight, WeightForm::kValues, call.rules.association, call.num_threads, y);
+  panel_matmul(x, weight, form, call.rules.association, call.num_threads, y);
   return store<float>(shape, std::move(y), dtype);
 }
 
 }  // namespace
 
 model::TensorView head(const OpCall& call) {
-  return unquantised_linear(call, call.rules.head == HeadRule::kFp32 ? model::DType::kF32 : model::DType::kBF16);
+  return unquantised_linear(call, call.rules.head == HeadRule::kFp32 ? model::DType::kF32 : call.rules.half);
 }
 
 model::TensorView router_logits(const OpCall& call) {
-  return unquantised_linear(call, call.rules.router == RouterRule::kFp32 ? model::DType::kF32 : model::DType::kBF16);
+  return unquantised_linear(call, call.rules.router == RouterRule::kFp32 ? model::DType::kF32 : call.rules.half);
 }
 
 }  // namespace reference

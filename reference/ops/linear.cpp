@@ -6,6 +6,7 @@
 #include "reference/matmul.hpp"
 #include "reference/panel_matmul.hpp"
 #include "reference/partial_sums.hpp"
+#include "reference/residual_stream.hpp"
 #include "reference/tensor_core/recipe_matmul.hpp"
 #include "reference/tokens.hpp"
 #include "reference/values.hpp"
@@ -67,7 +68,7 @@ model::TensorView published(const OpCall& call, const WeightMatrix& weight, cons
     });
     is_quantised ? x.set_quantised(m, row, call.rules.quantize_of(call.op)) : x.set(m, row);
   }
-  const WeightForm form = is_quantised ? WeightForm::kCodes : WeightForm::kBf16;
+  const WeightForm form = is_quantised ? WeightForm::kCodes : half_form(call.rules.half);
   switch (call.rules.linear_sum) {
     case LinearSum::kTensorCore: y = tensor_core::recipe_matmul(*call.rules.recipe, x, weight, call.num_threads); break;
     case LinearSum::kAnyOrder: y = any_order_matmul(x, weight, form, call.num_threads); break;
@@ -76,9 +77,10 @@ model::TensorView published(const OpCall& call, const WeightMatrix& weight, cons
       panel_matmul(x, weight, form, call.rules.association, call.num_threads, y);
       break;
   }
-  std::vector<uint16_t> codes(y.size());
-  simd::kernels().encode_bf16(y.data(), static_cast<int64_t>(y.size()), codes.data());
-  return model::make_tensor(model::DType::kBF16, {rows.count(), weight.out_dim()}, std::move(codes));
+  if (const float unit = output_unit(call.rules, call.config(), call.op); unit != 1.0f) {
+    std::ranges::for_each(y, [unit](float& value) { value *= unit; });
+  }
+  return model::make_tensor(call.rules.half, {rows.count(), weight.out_dim()}, encode_half(call.rules.half, y));
 }
 
 std::vector<double> exact(const OpCall& call, const WeightMatrix& weight, const InputRows& rows) {
@@ -118,7 +120,7 @@ model::TensorView sum_of_parts(const OpCall& call, int64_t part_len, int64_t num
     shape = {call.inputs[0].num_rows(),
              static_cast<int64_t>(y.size()) / std::max<int64_t>(1, call.inputs[0].num_rows())};
   }
-  return store<float>(shape, total, model::DType::kBF16);
+  return store<float>(shape, total, call.rules.half);
 }
 
 }  // namespace
@@ -134,7 +136,7 @@ model::TensorView linear(const OpCall& call) {
     *call.flops += 2 * rows.count() * weight.out_dim() * weight.in_dim();
   }
   return call.rules.exact()
-             ? store<double>({rows.count(), weight.out_dim()}, exact(call, weight, rows), model::DType::kBF16)
+             ? store<double>({rows.count(), weight.out_dim()}, exact(call, weight, rows), call.rules.half)
              : published(call, weight, rows);
 }
 
