@@ -298,7 +298,12 @@ int run_infer(InferFlags flags) {
           return !(*heard)[request].stopped();
         };
       };
-      result = run_on_ranks(flags, *checkpoint.weights, requests, listen, on_token);
+      result = run_on_ranks(flags,
+                            *checkpoint.weights,
+                            requests,
+                            {.routing = routing_file ? &routing : nullptr, .times = trace ? &*trace : nullptr},
+                            listen,
+                            on_token);
       if (!result) {
         return kExitOk;  // the first rank is another process
       }
@@ -318,7 +323,8 @@ int run_infer(InferFlags flags) {
     }
   }
   if (routing_file) {
-    routing_file->write(std::as_bytes(std::span(routing.text())));
+    const std::string text = routing.text();
+    routing_file->write(std::as_bytes(std::span(text)));
     routing_file->commit();
   }
   if (flags.stats == "json") {
