@@ -34,7 +34,8 @@ bool well_formed(const model::TensorView& ids, int64_t limit) {
 }
 
 bool is_number(model::DType dtype) {
-  return dtype == model::DType::kF64 || dtype == model::DType::kF32 || dtype == model::DType::kBF16;
+  return dtype == model::DType::kF64 || dtype == model::DType::kF32 || dtype == model::DType::kBF16 ||
+         dtype == model::DType::kF16;
 }
 
 }  // namespace
@@ -94,7 +95,7 @@ std::string CaseInputs::malformed(const model::Op& op, const model::TensorView& 
   }
   if (is_choice(op) ? tensor.dtype != model::DType::kI32 : !is_number(tensor.dtype)) {
     return "stored as " + std::string(model::dtype_name(tensor.dtype)) +
-           (is_choice(op) ? ", expected I32" : ", expected F64, F32 or BF16");
+           (is_choice(op) ? ", expected I32" : ", expected F64, F32, BF16 or F16");
   }
   return "";
 }

@@ -22,8 +22,8 @@ model::Estimate estimate_op(const EstimateCall& call) {
     case OpKind::kAttentionContext: return estimate_context(call);
     case OpKind::kResidualAdd: return estimate_residual_add(call);
     case OpKind::kRouterLogits:
-      return estimate_unquantised_linear(
-          call, call.rules.router == RouterRule::kFp32 ? model::DType::kF32 : model::DType::kBF16);
+      return estimate_unquantised_linear(call,
+                                         call.rules.router == RouterRule::kFp32 ? model::DType::kF32 : call.rules.half);
     case OpKind::kRouterScores: return estimate_router_scores(call);
     case OpKind::kRouterWeights: return estimate_router_weights(call);
     case OpKind::kSwiglu: return estimate_swiglu(call);
@@ -32,7 +32,7 @@ model::Estimate estimate_op(const EstimateCall& call) {
     case OpKind::kLayerOutput: return estimate_layer_output(call);
     case OpKind::kHead:
       return estimate_unquantised_linear(call,
-                                         call.rules.head == HeadRule::kFp32 ? model::DType::kF32 : model::DType::kBF16);
+                                         call.rules.head == HeadRule::kFp32 ? model::DType::kF32 : call.rules.half);
     case OpKind::kRouterGroups:
     case OpKind::kRouterExperts: break;
   }

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "model/check.hpp"
-#include "reference/numerics/bf16.hpp"
+#include "reference/half.hpp"
 #include "reference/numerics/fp8.hpp"
 #include "reference/numerics/reduce.hpp"
 #include "reference/simd/kernels.hpp"
@@ -28,13 +28,13 @@ float activation_code(const QuantizeRule& rule, float x, const BlockScale& block
   return round_to_f8_e4m3(rule.code == CodeFormula::kDivide ? x / block.scale : x * block.factor);
 }
 
-void round_trip_fp8_cache(std::span<float> c) {
+void round_trip_fp8_cache(std::span<float> c, model::DType half) {
   for (size_t begin = 0; begin < c.size(); begin += kBlockLen) {
     const auto block = c.subspan(begin, std::min<size_t>(kBlockLen, c.size() - begin));
     const float amax = simd::kernels().largest_magnitude(block.data(), static_cast<int64_t>(block.size()));
     const float scale = round_up_to_power_of_two(std::max(amax / 448.0f, 1e-4f));
     for (float& value : block) {
-      value = round_to_bf16(round_to_f8_e4m3(value / scale) * scale);
+      value = round_to_half(half, round_to_f8_e4m3(value / scale) * scale);
     }
   }
 }

@@ -26,9 +26,9 @@ BlockScale block_scale(const QuantizeRule& rule, float amax);
 // Code of one element: E4M3(clamp(x / s)), or of the product by the rule's formula.
 float activation_code(const QuantizeRule& rule, float x, const BlockScale& block);
 
-// c as FlashMLA's FP8 cache holds it: blocks of 128, scale 2^ceil(log2(max(amax / 448, 1e-4))), codes E4M3, back as BF16.
+// c as FlashMLA's FP8 cache holds it: blocks of 128, scale 2^ceil(log2(max(amax / 448, 1e-4))), codes E4M3, back as BF16 (`half`).
 // Source: FlashMLA tests/quant.py. In place. Exact arithmetic on its input but for the two roundings.
-void round_trip_fp8_cache(std::span<float> c);
+void round_trip_fp8_cache(std::span<float> c, model::DType half = model::DType::kBF16);
 
 // One block (at most 128 elements): writes the codes as numbers and returns the scale. NaN in it gives NaN codes and a NaN scale.
 float quantize_block(const QuantizeRule& rule, std::span<const float> x, std::span<float> codes);

@@ -29,6 +29,13 @@ Rules v3_demo_rules(Gemm gemm, model::ScaleFormat scale_format) {
           .head = HeadRule::kBf16};
 }
 
+Rules fp16_rules(Gemm gemm, model::ScaleFormat scale_format) {
+  Rules rules = v32_rules(gemm, scale_format);
+  rules.half = model::DType::kF16;
+  rules.stream = StreamUnits::kOverRoutedFactor;
+  return rules;
+}
+
 Rules hf_rules() {
   return {.norm = NormRounding::kTwice,
           .residual = ResidualRule::kRounded,
@@ -60,6 +67,10 @@ QuantizeRule quantize_rule(const tensor_core::Quantiser& stated) {
 }  // namespace
 
 Rules with_recipe(Rules rules, std::shared_ptr<const tensor_core::Recipe> recipe) {
+  if (rules.half == model::DType::kF16) {
+    model::throw_input_error("{}: tensor cores in profile fp16 are not modelled; expected mode published or fast",
+                             recipe->name);
+  }
   tensor_core::linear_path(*recipe, tensor_core::Format::kBf16);
   if (rules.gemm == Gemm::kFp8) {
     tensor_core::linear_path(*recipe, tensor_core::Format::kE4m3);
@@ -124,6 +135,11 @@ std::string describe_bf16_logits(const Rules& rules) {
 }
 
 std::string describe_combine(const Rules& rules) {
+  if (rules.expert_ranks > 1) {
+    return fmt::format(
+        "FP32, ascending expert id, one BF16(sum) for each of {} ranks, added in FP32, BF16(sum), shared expert last",
+        rules.expert_ranks);
+  }
   switch (rules.combine) {
     case CombineRule::kFp32: return "FP32, ascending expert id, shared expert last, one rounding";
     case CombineRule::kFp32StoredBf16: return "FP32, ascending expert id, BF16(sum), then the shared expert";
@@ -148,9 +164,28 @@ std::string describe_attention(const Rules& rules) {
   return scores;
 }
 
+// The words of the same rules in BF16, with the name of the format exchanged.
+std::map<std::string, std::string> describe_in_fp16(const Rules& rules) {
+  Rules in_bf16 = rules;
+  in_bf16.half = model::DType::kBF16;
+  auto words = describe_rules(in_bf16);
+  for (auto& [kind, text] : words) {
+    for (size_t at = text.find("BF16"); at != std::string::npos; at = text.find("BF16", at)) {
+      text.replace(at, 4, "FP16");
+    }
+  }
+  if (rules.stream == StreamUnits::kOverRoutedFactor) {
+    words["residual"] += "; held at 1 / routed_scaling_factor, eps of its norms times the square of that";
+  }
+  return words;
+}
+
 }  // namespace
 
 std::map<std::string, std::string> describe_rules(const Rules& rules) {
+  if (rules.half == model::DType::kF16) {
+    return describe_in_fp16(rules);
+  }
   if (rules.exact()) {
     return {
         {"all", "FP64, nothing rounded; weights FP32(code * scale); inverse frequencies, angles, cos and sin in FP32"}};

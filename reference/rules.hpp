@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "model/config.hpp"
+#include "model/dtype.hpp"
 #include "model/op_list.hpp"
 
 namespace reference::tensor_core {
@@ -142,8 +143,17 @@ enum class LinearSum {
   kTensorCore,    // the steps of Rules::recipe
 };
 
+// The units in which the residual stream is held (residual_stream.hpp).
+enum class StreamUnits {
+  kModel,
+  kOverRoutedFactor,  // divided by routed_scaling_factor, with the epsilon of the norms that read it to match
+};
+
 struct Rules {
   Arithmetic arithmetic = Arithmetic::kFp32;
+  // The 16-bit format, kBF16 or kF16: of everything that these rules call BF16, 16-bit weights included.
+  model::DType half = model::DType::kBF16;
+  StreamUnits stream = StreamUnits::kModel;
   NormRounding norm = NormRounding::kOnce;
   ResidualRule residual = ResidualRule::kFusedPair;
   Gemm gemm = Gemm::kFp8;
@@ -165,6 +175,10 @@ struct Rules {
   // Linears whose input is cut over tensor-parallel ranks (o_proj, the down projections of dense layers and the shared expert) are sums
   // of as many parts, each of a share of K and rounded to BF16; they are added in FP32 in the order of ranks and rounded once. 1: one sum.
   int64_t partial_sums = 1;
+  // Ranks that share a layer's experts and add up what theirs give before it travels: as many sums of consecutive experts, each FP32 in
+  // ascending id and rounded to BF16; these are added in FP32 in the order of ranks and rounded once. 1: every output travels by itself.
+  // For the FP32 rules of `combine`.
+  int64_t expert_ranks = 1;
 
   [[nodiscard]] bool exact() const { return arithmetic == Arithmetic::kExact; }
   // The quantiser of one linear.
@@ -186,7 +200,12 @@ Rules v3_demo_rules(Gemm gemm, model::ScaleFormat scale_format);
 // Profile `hf`: transformers 5.24 DeepseekV3ForCausalLM in bfloat16, eager attention and experts; FP8 weights dequantised to BF16.
 Rules hf_rules();
 
-// The rules with linears as these tensor cores compute them, and the quantiser that the recipe states, if it does. Throws InputError if they have no unit for the operands.
+// Mode `published`, profile `fp16`: v32 with FP16 in place of BF16, and the residual stream divided by routed_scaling_factor so that it
+// fits. No published engine computes exactly this; what ours has in FP16 is held against it.
+Rules fp16_rules(Gemm gemm, model::ScaleFormat scale_format);
+
+// The rules with linears as these tensor cores compute them, and the quantiser that the recipe states, if it does. Throws InputError if they have no unit for the operands,
+// and for FP16, for which no linear of a recipe is written.
 Rules with_recipe(Rules rules, std::shared_ptr<const tensor_core::Recipe> recipe);
 
 // Op kind (or stage) -> the rule in words, for manifests and `dsv3-golden show`.

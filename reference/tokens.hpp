@@ -29,6 +29,11 @@ struct Choice {
   int64_t row = 0;
 };
 
+// The rank of an expert where `num_ranks` share them in order, evenly or with the floor rule of model/parallel_plan.
+inline int64_t rank_of_expert(int64_t expert, int64_t num_experts, int64_t num_ranks) {
+  return ((expert + 1) * num_ranks - 1) / num_experts;
+}
+
 // The choices of every token, in slot order or in ascending expert id. [tokens][k]
 std::vector<std::vector<Choice>> choices_of_tokens(const model::TensorView& topk_ids, bool ascending_id);
 

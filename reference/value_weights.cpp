@@ -2,8 +2,7 @@
 
 #include <algorithm>
 
-#include "reference/numerics/bf16.hpp"
-#include "reference/simd/kernels.hpp"
+#include "reference/half.hpp"
 
 namespace reference {
 
@@ -31,8 +30,12 @@ bool rounds_weights(ProbsRule rule) {
   return rule != ProbsRule::kFp32;
 }
 
-void round_weights(
-    ProbsRule rule, std::span<const TokenPlace> places, int64_t num_heads, int64_t max_keys, std::span<float> probs) {
+void round_weights(const Rules& rules,
+                   std::span<const TokenPlace> places,
+                   int64_t num_heads,
+                   int64_t max_keys,
+                   std::span<float> probs) {
+  const ProbsRule rule = rules.probs;
   if (!rounds_weights(rule)) {
     return;
   }
@@ -40,13 +43,13 @@ void round_weights(
     const auto visible = static_cast<size_t>(places[row / static_cast<size_t>(num_heads)].num_visible());
     const auto weights = probs.subspan(row * static_cast<size_t>(max_keys), visible);
     if (rule == ProbsRule::kBf16BeforeValue || rule == ProbsRule::kBf16Stored) {  // every factor is 1
-      simd::kernels().scale_to_bf16(weights.data(), static_cast<int64_t>(visible), 1.0f);
+      round_all_to_half(rules.half, weights);
       continue;
     }
     const auto factors = value_factors(rule, std::vector<double>(weights.begin(), weights.end()));
     for (size_t key = 0; key < visible; ++key) {
       const auto factor = static_cast<float>(factors[key]);
-      weights[key] = round_to_bf16(weights[key] / factor) * factor;
+      weights[key] = round_to_half(rules.half, weights[key] / factor) * factor;
     }
   }
 }

@@ -16,11 +16,14 @@ namespace reference {
 // probs: [visible keys].
 std::vector<double> value_factors(ProbsRule rule, std::span<const double> probs);
 
-// True if the weight p / factor is rounded to BF16 before it multiplies the value.
+// True if the weight p / factor is rounded to 16 bits before it multiplies the value.
 bool rounds_weights(ProbsRule rule);
 
 // The weights of a whole step, FP32: [tokens, heads, max keys] as probs is, unseen keys untouched.
-void round_weights(
-    ProbsRule rule, std::span<const TokenPlace> places, int64_t num_heads, int64_t max_keys, std::span<float> probs);
+void round_weights(const Rules& rules,
+                   std::span<const TokenPlace> places,
+                   int64_t num_heads,
+                   int64_t max_keys,
+                   std::span<float> probs);
 
 }  // namespace reference

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "model/tensor_view.hpp"
-#include "reference/numerics/bf16.hpp"
+#include "reference/half.hpp"
 #include "reference/simd/kernels.hpp"
 
 namespace reference {
@@ -27,6 +27,11 @@ void load_codes(model::DType dtype, std::span<const std::byte> bytes, std::span<
       }
       return;
     }
+    case model::DType::kF16: {
+      const auto* codes = reinterpret_cast<const uint16_t*>(bytes.data());
+      std::transform(codes, codes + out.size(), out.begin(), decode_fp16);
+      return;
+    }
     case model::DType::kF32: std::copy_n(reinterpret_cast<const float*>(bytes.data()), out.size(), out.begin()); return;
     default: break;
   }
@@ -42,16 +47,31 @@ std::vector<T> load(const model::TensorView& tensor) {
   return values;
 }
 
-// Elements [first, first + out.size()) of a BF16 or F32 tensor, in row-major order.
+// Elements [first, first + out.size()) of a BF16, F16 or F32 tensor, in row-major order.
 inline void load_part(const model::TensorView& tensor, int64_t first, std::span<float> out) {
   CHECK(first >= 0 && first + static_cast<int64_t>(out.size()) <= tensor.size());
   if (tensor.dtype == model::DType::kBF16) {
     const auto codes = tensor.codes<uint16_t>().subspan(static_cast<size_t>(first));
     simd::kernels().decode_bf16(codes.data(), static_cast<int64_t>(out.size()), out.data());
+  } else if (tensor.dtype == model::DType::kF16) {
+    const auto codes = tensor.codes<uint16_t>().subspan(static_cast<size_t>(first), out.size());
+    std::ranges::transform(codes, out.begin(), decode_fp16);
   } else {
     CHECK(tensor.dtype == model::DType::kF32);
     std::ranges::copy(tensor.codes<float>().subspan(static_cast<size_t>(first), out.size()), out.begin());
   }
+}
+
+// Codes of a 16-bit format, each value rounded once.
+inline std::vector<uint16_t> encode_half(model::DType half, std::span<const float> values) {
+  std::vector<uint16_t> codes(values.size());
+  if (half == model::DType::kF16) {
+    std::ranges::transform(values, codes.begin(), encode_fp16);
+    return codes;
+  }
+  CHECK(half == model::DType::kBF16);
+  simd::kernels().encode_bf16(values.data(), static_cast<int64_t>(values.size()), codes.data());
+  return codes;
 }
 
 // Stores results in the format of the rule, which is where the last rounding of an op happens. Exact mode (double) keeps FP64.
@@ -63,10 +83,7 @@ model::TensorView store(model::Shape shape, std::vector<T> values, model::DType 
     if (dtype == model::DType::kF32) {
       return model::make_tensor(dtype, std::move(shape), std::move(values));
     }
-    CHECK(dtype == model::DType::kBF16);
-    std::vector<uint16_t> codes(values.size());
-    simd::kernels().encode_bf16(values.data(), static_cast<int64_t>(values.size()), codes.data());
-    return model::make_tensor(dtype, std::move(shape), std::move(codes));
+    return model::make_tensor(dtype, std::move(shape), encode_half(dtype, values));
   }
 }
 

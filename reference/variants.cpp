@@ -44,7 +44,7 @@ std::vector<Alternative> tensor_cores() {
     list.push_back({recipe->name,
                     kOnTensorCores,
                     [recipe](Rules& r) { r = with_recipe(r, recipe); },
-                    [recipe](const Rules& r) { return is_distinct(*recipe, r); }});
+                    [recipe](const Rules& r) { return r.half == model::DType::kBF16 && is_distinct(*recipe, r); }});
   }
   return list;
 }
@@ -112,6 +112,10 @@ std::vector<Alternative> make_alternatives() {
   list.insert(list.end(), others.begin(), others.end());
   for (const int64_t ranks : {2, 4, 8}) {
     list.push_back({"partial-sums-" + std::to_string(ranks), kLinears, [ranks](Rules& r) { r.partial_sums = ranks; }});
+    list.push_back({"combine-ranks-" + std::to_string(ranks), {OpKind::kCombine}, [ranks](Rules& r) {
+                      r.combine = CombineRule::kFp32;
+                      r.expert_ranks = ranks;
+                    }});
   }
   return list;
 }

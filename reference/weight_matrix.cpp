@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "reference/numerics/fp16.hpp"
 #include "reference/numerics/reduce.hpp"
 #include "reference/simd/kernels.hpp"
 
@@ -35,10 +36,22 @@ bool WeightMatrix::read_codes(int64_t offset, std::span<float> out) const {
   }
 }
 
+// Codes to FP16 numbers, in place.
+void WeightMatrix::read_fp16(int64_t row, int64_t first, std::span<float> values) const {
+  for (size_t i = 0; i < values.size(); ++i) {
+    const int64_t block = (first + static_cast<int64_t>(i)) / kBlockLen;
+    values[i] = round_to_fp16(is_fp8() ? values[i] * scale(row, block) : values[i]);
+  }
+}
+
 bool WeightMatrix::read(WeightForm form, int64_t row, int64_t first, std::span<float> out) const {
   const auto len = static_cast<int64_t>(out.size());
   CHECK(row >= 0 && row < out_dim_ && first >= 0 && first + len <= in_dim_);
   const bool has_exact_products = read_codes(row * in_dim_ + first, out);
+  if (form == WeightForm::kFp16) {
+    read_fp16(row, first, out);
+    return false;
+  }
   if (form == WeightForm::kCodes || weight_.dtype == model::DType::kBF16 ||
       (form == WeightForm::kValues && !is_fp8())) {
     return has_exact_products;
@@ -71,7 +84,7 @@ simd::StoredPanel WeightMatrix::stored(const PanelPlace& place, const PanelPlace
 }
 
 bool WeightMatrix::stores(WeightForm form) const {
-  return is_fp8() ? form == WeightForm::kCodes : weight_.dtype == model::DType::kBF16;
+  return is_fp8() ? form == WeightForm::kCodes : weight_.dtype == model::DType::kBF16 && form != WeightForm::kFp16;
 }
 
 // Valid until the next call in the same thread.
@@ -146,19 +159,21 @@ bool WeightMatrix::read_panel(WeightForm form, const PanelPlace& place, const Pa
   return read_rows(form, place.first_row, place.num_rows, first, place.len, out, simd::kPanelLen);
 }
 
-void WeightMatrix::code_row(int64_t row, std::span<float> out) const {
+void WeightMatrix::row_as(WeightForm form, int64_t row, std::span<float> out) const {
   CHECK_EQ(static_cast<int64_t>(out.size()), in_dim());
-  read(WeightForm::kCodes, row, 0, out);
+  read(form, row, 0, out);
+}
+
+void WeightMatrix::code_row(int64_t row, std::span<float> out) const {
+  row_as(WeightForm::kCodes, row, out);
 }
 
 void WeightMatrix::row(int64_t row, std::span<float> out) const {
-  CHECK_EQ(static_cast<int64_t>(out.size()), in_dim());
-  read(WeightForm::kValues, row, 0, out);
+  row_as(WeightForm::kValues, row, out);
 }
 
 void WeightMatrix::bf16_row(int64_t row, std::span<float> out) const {
-  CHECK_EQ(static_cast<int64_t>(out.size()), in_dim());
-  read(WeightForm::kBf16, row, 0, out);
+  row_as(WeightForm::kBf16, row, out);
 }
 
 float WeightMatrix::scale(int64_t row, int64_t block) const {

@@ -16,7 +16,13 @@ enum class WeightForm {
   kCodes,   // the numbers of the codes, without scales
   kValues,  // FP32(code * scale): the weight as exact mode sees it
   kBf16,    // the same, rounded to BF16: DeepSeek's weight_dequant
+  kFp16,    // the same, rounded to FP16
 };
+
+// What a linear in the 16-bit format (Rules::half) reads.
+inline WeightForm half_form(model::DType half) {
+  return half == model::DType::kF16 ? WeightForm::kFp16 : WeightForm::kBf16;
+}
 
 // Up to eight rows of one block of 128 columns. Of a ragged last block only the first `len` columns are there.
 struct PanelPlace {
@@ -59,6 +65,7 @@ class WeightMatrix {
   // add_bf16_rows. What `products` says of the weights is filled in here.
   void add_products(int64_t first_row, simd::StoredProducts& products) const;
   // Whole rows. [in]
+  void row_as(WeightForm form, int64_t row, std::span<float> out) const;
   void code_row(int64_t row, std::span<float> out) const;
   void row(int64_t row, std::span<float> out) const;
   void bf16_row(int64_t row, std::span<float> out) const;
@@ -69,6 +76,7 @@ class WeightMatrix {
   [[nodiscard]] std::span<const float> scales_of_row(int64_t row) const;
   [[nodiscard]] simd::StoredPanel stored(const PanelPlace& place, const PanelPlace& next) const;
   bool read_codes(int64_t offset, std::span<float> out) const;
+  void read_fp16(int64_t row, int64_t first, std::span<float> values) const;
 
   model::TensorView weight_;
   model::TensorView scale_;

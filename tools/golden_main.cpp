@@ -369,9 +369,9 @@ void add_record(CLI::App& app, RecordFlags& flags) {
   app.add_option("--cases", flags.cases_file, "JSON file of cases (prompts, batch2, decode, mtp)");
   app.add_option("--case", flags.case_names, "store only these cases of the file (repeat, or separate by commas)");
   app.add_option("--mode", flags.mode.mode, kModeHelp)->capture_default_str();
-  app.add_option("--profile", flags.mode.profile, "profile of mode published: v32, v3-demo or hf")
+  app.add_option("--profile", flags.mode.profile, "profile of mode published: v32, v3-demo, hf or fp16")
       ->capture_default_str();
-  app.add_option("--gemm", flags.mode.gemm, "fp8 or bf16 (default: what the checkpoint is)");
+  app.add_option("--gemm", flags.mode.gemm, "fp8 or bf16 (profile fp16: fp8 or fp16; default: what the checkpoint is)");
   app.add_option("--scale", flags.mode.scale, "activation scales: fp32 or ue8m0 (default: the checkpoint's)");
   app.add_option("--attention", flags.mode.attention, "naive, absorbed or by-length (default: by the profile)");
   app.add_option("--decode", flags.num_decode, "greedy decode steps d0, d1, ... after the last case")

@@ -59,7 +59,8 @@ ModeFlags resolved(ModeFlags flags, const model::ModelConfig& config) {
       model::throw_input_error("--mode exact quantises nothing: --gemm and --scale do not apply");
     }
   } else {
-    require_one_of("--profile", flags.profile, {"v32", "v3-demo", "hf"});
+    require_one_of("--profile", flags.profile, {"v32", "v3-demo", "hf", "fp16"});
+    const std::string plain = flags.profile == "fp16" ? "fp16" : "bf16";  // what is not quantised is computed in
     if (flags.profile == "hf") {
       if (flags.gemm == "fp8") {
         model::throw_input_error("--gemm fp8: profile hf computes in BF16 (transformers dequantises FP8 weights)");
@@ -67,13 +68,13 @@ ModeFlags resolved(ModeFlags flags, const model::ModelConfig& config) {
       flags.gemm = "bf16";
     }
     if (flags.gemm.empty()) {
-      flags.gemm = config.quantization ? "fp8" : "bf16";
+      flags.gemm = config.quantization ? "fp8" : plain;
     }
     if (flags.scale.empty()) {
       flags.scale =
           config.quantization && config.quantization->scale_fmt == model::ScaleFormat::kUe8m0 ? "ue8m0" : "fp32";
     }
-    require_one_of("--gemm", flags.gemm, {"fp8", "bf16"});
+    require_one_of("--gemm", flags.gemm, {"fp8", plain});
     require_one_of("--scale", flags.scale, {"fp32", "ue8m0"});
     if (flags.gemm == "fp8" && !config.quantization) {
       model::throw_input_error("--gemm fp8: the checkpoint's weights are BF16");
@@ -96,8 +97,10 @@ reference::Rules rules_of(const ModeFlags& flags) {
   }
   const auto gemm = flags.gemm == "fp8" ? reference::Gemm::kFp8 : reference::Gemm::kBf16;
   const auto scale = flags.scale == "ue8m0" ? model::ScaleFormat::kUe8m0 : model::ScaleFormat::kFp32;
-  return with_mode(
-      flags, flags.profile == "v3-demo" ? reference::v3_demo_rules(gemm, scale) : reference::v32_rules(gemm, scale));
+  const auto rules_of_profile = flags.profile == "v3-demo" ? reference::v3_demo_rules
+                                : flags.profile == "fp16"  ? reference::fp16_rules
+                                                           : reference::v32_rules;
+  return with_mode(flags, rules_of_profile(gemm, scale));
 }
 
 }  // namespace tools

@@ -12,11 +12,11 @@ namespace tools {
 struct ModeFlags {
   // exact; published; fast; a recipe of linear_recipes.hpp: hopper, ampere, ada, blackwell, ...; arithmetic:FILE.json
   std::string mode = "published";
-  std::string profile = "v32";  // v32, v3-demo, hf
-  std::string gemm = {};        // fp8, bf16; empty: what the checkpoint is
+  std::string profile = "v32";  // v32, v3-demo, hf, fp16
+  std::string gemm = {};        // fp8, bf16 (profile fp16: fp16); empty: what the checkpoint is
   std::string scale = {};       // fp32, ue8m0; empty: the checkpoint's scale_fmt, else fp32
   std::string attention =
-      {};  // naive, absorbed, by-length; empty: naive for exact and hf, absorbed for v3-demo, by-length for v32
+      {};  // naive, absorbed, by-length; empty: naive for exact and hf, absorbed for v3-demo, by-length for v32 and fp16
   std::string arithmetic = {};  // text of the file that mode `arithmetic:FILE.json` names; resolved() reads it
 };
 

@@ -52,7 +52,7 @@ class ScoreTerms {
                                                    const EstimateRow& k_rope,
                                                    double scale) const {
     const auto bf16_sum = [this](const TermSums& sum) {
-      return rounded_value(model::DType::kBF16, {sum.sum, order_error(model_, sum) + sum.input_error});
+      return rounded_value(call_.rules.half, {sum.sum, order_error(model_, sum) + sum.input_error});
     };
     ValueWithError dot;
     if (absorbed_) {
@@ -60,13 +60,13 @@ class ScoreTerms {
       add_products(rope_terms, q_rope, k_rope);
       const auto main = bf16_sum(terms);
       const auto rope = bf16_sum(rope_terms);
-      dot = rounded_value(model::DType::kBF16, {main.value + rope.value, main.error + rope.error});
+      dot = rounded_value(call_.rules.half, {main.value + rope.value, main.error + rope.error});
     } else {
       add_products(terms, q_rope, k_rope);
       dot = bf16_sum(terms);
     }
     const auto unit_error = model_.unit * std::abs(dot.value * scale);
-    return rounded_value(model::DType::kBF16, {dot.value * scale, dot.error * scale + unit_error});
+    return rounded_value(call_.rules.half, {dot.value * scale, dot.error * scale + unit_error});
   }
 
   static void add_products(TermSums& terms, const EstimateRow& a, const EstimateRow& b) {
@@ -134,7 +134,7 @@ model::Estimate probs_for_value(const EstimateCall& call, const std::vector<Toke
     for (size_t key = 0; key < factors.size(); ++key) {
       const double weight = p.value[key] / factors[key];
       const double function = factors[key] == 1.0 ? 0 : 2 * (kFunctionUnits + 1) * unit * weight;
-      const auto stored = rounded_value(model::DType::kBF16, {weight, p.error[key] / factors[key] + function});
+      const auto stored = rounded_value(call.rules.half, {weight, p.error[key] / factors[key] + function});
       set(probs,
           row * max_keys + static_cast<int64_t>(key),
           {stored.value * factors[key], stored.error * factors[key]});
@@ -174,7 +174,7 @@ model::Estimate estimate_softmax(const EstimateCall& call) {
   const int64_t max_keys = call.workload.max_keys();
   const model::Shape shape = want_lse ? model::Shape{tokens, heads} : model::Shape{tokens, heads, max_keys};
   const bool stored_bf16 = call.rules.probs == ProbsRule::kBf16Stored && !want_lse;
-  auto result = empty_estimate(shape, stored_as(call.rules, stored_bf16 ? model::DType::kBF16 : model::DType::kF32));
+  auto result = empty_estimate(shape, stored_as(call.rules, stored_bf16 ? call.rules.half : model::DType::kF32));
   parallel_for(tokens * heads, call.num_threads, [&](int64_t row) {
     const auto& place = places[static_cast<size_t>(row / heads)];
     std::vector<ValueWithError> scores;
@@ -200,13 +200,14 @@ model::Estimate estimate_context(const EstimateCall& call) {
   const int64_t heads = c.num_attention_heads;
   const int64_t head_rows = c.qk_nope_head_dim + c.v_head_dim;
   const int64_t tokens = call.inputs[0].shape.front();
-  auto result = empty_estimate({tokens, heads * c.v_head_dim}, stored_as(call.rules, model::DType::kBF16));
+  auto result = empty_estimate({tokens, heads * c.v_head_dim}, stored_as(call.rules, call.rules.half));
   if (call.inputs.size() == 1) {
     const WeightMatrix kv_b(call.weights, call.op.weights[0]);
+    const WeightForm form = stored_form(call.rules);
     parallel_for(heads * c.v_head_dim, call.num_threads, [&](int64_t out) {
       std::vector<float> row(static_cast<size_t>(c.kv_lora_rank));
       const int64_t weight_row = out / c.v_head_dim * head_rows + c.qk_nope_head_dim + out % c.v_head_dim;
-      call.rules.exact() ? kv_b.row(weight_row, row) : kv_b.bf16_row(weight_row, row);
+      kv_b.row_as(form, weight_row, row);
       const std::vector<double> w(row.begin(), row.end());
       for (int64_t t = 0; t < tokens; ++t) {
         const auto latent = row_of(call.inputs[0], t, out / c.v_head_dim * c.kv_lora_rank, c.kv_lora_rank);
@@ -244,16 +245,17 @@ model::Estimate estimate_query_latent(const EstimateCall& call) {
   const auto& c = call.config();
   const SumModel model = sum_model(call.rules, call.num_sigmas);
   const WeightMatrix kv_b(call.weights, call.op.weights[0]);
+  const WeightForm form = stored_form(call.rules);
   const int64_t tokens = call.inputs[0].shape.front();
   const int64_t heads = c.num_attention_heads;
-  auto result = empty_estimate({tokens, heads, c.kv_lora_rank}, stored_as(call.rules, model::DType::kBF16));
+  auto result = empty_estimate({tokens, heads, c.kv_lora_rank}, stored_as(call.rules, call.rules.half));
   parallel_for(heads, call.num_threads, [&](int64_t head) {
     std::vector<std::vector<float>> rows(static_cast<size_t>(c.qk_nope_head_dim),
                                          std::vector<float>(static_cast<size_t>(c.kv_lora_rank)));
     for (int64_t i = 0; i < c.qk_nope_head_dim; ++i) {
       const int64_t weight_row = head * (c.qk_nope_head_dim + c.v_head_dim) + i;
       auto& row = rows[static_cast<size_t>(i)];
-      call.rules.exact() ? kv_b.row(weight_row, row) : kv_b.bf16_row(weight_row, row);
+      kv_b.row_as(form, weight_row, row);
     }
     std::vector<double> column(rows.size());
     for (int64_t j = 0; j < c.kv_lora_rank; ++j) {
@@ -277,7 +279,7 @@ model::Estimate estimate_output_latent(const EstimateCall& call) {
   const int64_t heads = c.num_attention_heads;
   const auto probs = probs_for_value(call, places);
   const int64_t max_keys = probs.shape.back();
-  auto result = empty_estimate({tokens, heads, c.kv_lora_rank}, stored_as(call.rules, model::DType::kBF16));
+  auto result = empty_estimate({tokens, heads, c.kv_lora_rank}, stored_as(call.rules, call.rules.half));
   parallel_for(tokens * heads, call.num_threads, [&](int64_t row) {
     const auto& place = places[static_cast<size_t>(row / heads)];
     const auto p = row_of(probs, row / heads, row % heads * max_keys, place.num_visible());

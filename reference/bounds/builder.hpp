@@ -11,12 +11,19 @@
 #include "reference/bounds/dot.hpp"
 #include "reference/estimate_call.hpp"
 #include "reference/numerics/round.hpp"
+#include "reference/residual_stream.hpp"
+#include "reference/weight_matrix.hpp"
 
 namespace reference {
 
 // Format that a rule stores its result in; exact mode always stores FP64.
 inline model::DType stored_as(const Rules& rules, model::DType dtype) {
   return rules.exact() ? model::DType::kF64 : dtype;
+}
+
+// What a linear without quantisation reads its weight as.
+inline WeightForm stored_form(const Rules& rules) {
+  return rules.exact() ? WeightForm::kValues : half_form(rules.half);
 }
 
 inline model::Estimate empty_estimate(model::Shape shape, model::DType dtype) {
@@ -36,6 +43,19 @@ inline ValueWithError rounded_value(model::DType format, ValueWithError element)
   const double low = round_to_format(format, element.value - element.error);
   const double high = round_to_format(format, element.value + element.error);
   return {value, std::max(value - low, high - value)};
+}
+
+// The result in the units of the stream, where it becomes part of it: one FP32 product more.
+inline model::Estimate in_stream_units(const EstimateCall& call, model::Estimate result) {
+  const double unit = output_unit(call.rules, call.config(), call.op);
+  if (unit == 1.0) {
+    return result;
+  }
+  for (size_t i = 0; i < result.value.size(); ++i) {
+    const double value = result.value[i] * unit;
+    set(result, static_cast<int64_t>(i), {value, result.error[i] * unit + std::ldexp(std::abs(value), -24)});
+  }
+  return result;
 }
 
 inline int64_t row_len(const model::Estimate& estimate) {

@@ -13,23 +13,24 @@ namespace reference {
 model::Estimate estimate_embed(const EstimateCall& call) {
   const auto& tokens = call.inputs[0].value;
   auto result = empty_estimate({static_cast<int64_t>(tokens.size()), call.config().hidden_size},
-                               stored_as(call.rules, model::DType::kBF16));
+                               stored_as(call.rules, call.rules.half));
   auto next = result.value.begin();
   for (const double token : tokens) {
-    next = std::ranges::copy(model::to_double(embedding_row(call.weights, call.op, static_cast<int64_t>(token))), next)
-               .out;
+    for (const double value : model::to_double(embedding_row(call.weights, call.op, static_cast<int64_t>(token)))) {
+      *next++ = round_to_format(result.dtype, value);
+    }
   }
-  return result;
+  return in_stream_units(call, result);
 }
 
 namespace {
 
-std::vector<float> round_tripped(std::span<const double> values, std::span<const double> errors, double sign) {
+std::vector<float> round_tripped(const Rules& rules, const EstimateRow& c, double sign) {
   std::vector<float> row;
-  for (size_t i = 0; i < values.size(); ++i) {
-    row.push_back(static_cast<float>(values[i] + sign * errors[i]));
+  for (size_t i = 0; i < c.value.size(); ++i) {
+    row.push_back(static_cast<float>(c.value[i] + sign * c.error[i]));
   }
-  round_trip_fp8_cache(row);
+  round_trip_fp8_cache(row, rules.half);
   return row;
 }
 
@@ -42,9 +43,9 @@ model::Estimate cached_form(const EstimateCall& call) {
   const int64_t len = row_len(result);
   for (int64_t t = 0; t < result.shape.front(); ++t) {
     const auto row = row_of(call.inputs[0], t, 0, len);
-    const auto value = round_tripped(row.value, row.error, 0);
-    const auto low = round_tripped(row.value, row.error, -1);
-    const auto high = round_tripped(row.value, row.error, 1);
+    const auto value = round_tripped(call.rules, row, 0);
+    const auto low = round_tripped(call.rules, row, -1);
+    const auto high = round_tripped(call.rules, row, 1);
     for (int64_t i = 0; i < len; ++i) {
       const auto element = static_cast<size_t>(i);
       const double error = std::max(std::abs(static_cast<double>(low[element]) - value[element]),

@@ -59,7 +59,7 @@ model::Estimate on_tensor_cores(const EstimateCall& call, const model::Estimate&
     is_quantised ? rows.set_quantised(m, row, call.rules.quantize_of(call.op)) : rows.set(m, row);
   }
   const auto values = tensor_core::recipe_matmul(*call.rules.recipe, rows, weight, call.num_threads);
-  auto result = empty_estimate({rows.num_rows(), weight.out_dim()}, model::DType::kBF16);
+  auto result = empty_estimate({rows.num_rows(), weight.out_dim()}, call.rules.half);
   result.value.assign(values.begin(), values.end());
   return result;
 }
@@ -216,13 +216,13 @@ model::Estimate columns_of(const model::Estimate& x, int64_t first, int64_t len)
 model::Estimate dense_matmul(const EstimateCall& call,
                              const model::Estimate& x,
                              const WeightMatrix& weight,
-                             bool to_bf16) {
+                             WeightForm form) {
   const SumModel model = sum_model(call.rules, call.num_sigmas);
   const int64_t num_rows = x.shape.front();
-  auto result = empty_estimate({num_rows, weight.out_dim()}, stored_as(call.rules, model::DType::kBF16));
+  auto result = empty_estimate({num_rows, weight.out_dim()}, stored_as(call.rules, call.rules.half));
   parallel_for(weight.out_dim(), call.num_threads, [&](int64_t n) {
     std::vector<float> row(static_cast<size_t>(weight.in_dim()));
-    to_bf16 ? weight.bf16_row(n, row) : weight.row(n, row);
+    weight.row_as(form, n, row);
     const std::vector<double> w(row.begin(), row.end());
     for (int64_t m = 0; m < num_rows; ++m) {
       const auto input = row_of(x, m, 0, weight.in_dim());
@@ -262,13 +262,8 @@ model::Estimate sum_of_parts(const EstimateCall& call, int64_t part_len, int64_t
   return total;
 }
 
-}  // namespace
-
-model::Estimate estimate_linear(const EstimateCall& call) {
-  const WeightMatrix weight(call.weights, call.op.weights[0]);
-  if (const auto parts = partial_sums_of(call.rules, call.op, weight); parts > 1) {
-    return sum_of_parts(call, weight.in_dim() / parts, parts);
-  }
+// One sum over the whole of K.
+model::Estimate sum_of_whole(const EstimateCall& call, const WeightMatrix& weight) {
   const model::Estimate x = input_rows(call, weight.in_dim());
   const bool has_recipe = call.rules.linear_sum == LinearSum::kTensorCore;
   if (has_recipe && is_given(x)) {
@@ -284,10 +279,10 @@ model::Estimate estimate_linear(const EstimateCall& call) {
                        .inputs = call.inputs,
                        .num_sigmas = call.num_sigmas,
                        .num_threads = call.num_threads};
-    return on_tensor_cores(call, x, weight, estimate_linear(other));
+    return on_tensor_cores(call, x, weight, sum_of_whole(other, weight));
   }
   if (call.rules.exact() || !weight.is_fp8() || call.rules.gemm != Gemm::kFp8) {
-    return dense_matmul(call, x, weight, !call.rules.exact());
+    return dense_matmul(call, x, weight, stored_form(call.rules));
   }
   const SumModel model = sum_model(call.rules, call.num_sigmas);
   const int64_t num_rows = x.shape.front();
@@ -295,7 +290,7 @@ model::Estimate estimate_linear(const EstimateCall& call) {
   for (int64_t m = 0; m < num_rows; ++m) {
     rows.push_back(quantize(call.rules.quantize_of(call.op), row_of(x, m, 0, weight.in_dim())));
   }
-  auto result = empty_estimate({num_rows, weight.out_dim()}, model::DType::kBF16);
+  auto result = empty_estimate({num_rows, weight.out_dim()}, call.rules.half);
   parallel_for(weight.out_dim(), call.num_threads, [&](int64_t n) {
     std::vector<float> codes(static_cast<size_t>(weight.in_dim()));
     weight.code_row(n, codes);
@@ -306,6 +301,16 @@ model::Estimate estimate_linear(const EstimateCall& call) {
   return result;
 }
 
+}  // namespace
+
+model::Estimate estimate_linear(const EstimateCall& call) {
+  const WeightMatrix weight(call.weights, call.op.weights[0]);
+  if (const auto parts = partial_sums_of(call.rules, call.op, weight); parts > 1) {
+    return sum_of_parts(call, weight.in_dim() / parts, parts);
+  }
+  return in_stream_units(call, sum_of_whole(call, weight));
+}
+
 model::Estimate estimate_unquantised_linear(const EstimateCall& call, model::DType dtype) {
   const WeightMatrix weight(call.weights, call.op.weights[0]);
   const model::Estimate& x = call.inputs[0];
@@ -313,7 +318,8 @@ model::Estimate estimate_unquantised_linear(const EstimateCall& call, model::DTy
   if (has_recipe && is_given(x)) {
     return on_tensor_cores(call, x, weight);
   }
-  auto result = dense_matmul(call, x, weight, false);
+  auto result =
+      dense_matmul(call, x, weight, call.rules.half == model::DType::kF16 ? WeightForm::kFp16 : WeightForm::kValues);
   result.dtype = stored_as(call.rules, dtype);
   return has_recipe ? on_tensor_cores(call, x, weight, std::move(result)) : result;
 }

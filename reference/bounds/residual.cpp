@@ -8,11 +8,11 @@ namespace reference {
 model::Estimate estimate_residual_add(const EstimateCall& call) {
   model::Estimate input = call.inputs[1];
   if (!call.rules.exact()) {
-    input.dtype = model::DType::kBF16;
+    input.dtype = call.rules.half;
     input = rounded(input);
   }
   const double unit = sum_model(call.rules, call.num_sigmas).unit;
-  return sum_with_error(call.inputs[0], input, unit, stored_as(call.rules, model::DType::kBF16));
+  return sum_with_error(call.inputs[0], input, unit, stored_as(call.rules, call.rules.half));
 }
 
 // The pair's FP32 sum is stored as it is: no freedom but the rounding to FP32. A BF16 sum has the FP32 addition before it.
@@ -22,7 +22,7 @@ model::Estimate estimate_layer_output(const EstimateCall& call) {
   return sum_with_error(call.inputs[0],
                         call.inputs[1],
                         pair ? 0 : unit,
-                        stored_as(call.rules, pair ? model::DType::kF32 : model::DType::kBF16));
+                        stored_as(call.rules, pair ? model::DType::kF32 : call.rules.half));
 }
 
 }  // namespace reference

@@ -39,12 +39,16 @@ model::Estimate norm_input(const EstimateCall& call) {
 // halved by the square root. With two roundings the inner one happens to the estimate before the gain.
 model::Estimate estimate_rms_norm(const EstimateCall& call) {
   const SumModel model = sum_model(call.rules, call.num_sigmas);
-  const auto gain = to_double(call.weights.weight(call.op.weights[0]));
+  auto gain = to_double(call.weights.weight(call.op.weights[0]));
+  if (call.rules.half == model::DType::kF16) {
+    std::ranges::for_each(gain, [](double& value) { value = round_to_format(model::DType::kF16, value); });
+  }
+  const double eps = norm_eps(call.rules, call.config(), call.op);
   const auto hidden = static_cast<int64_t>(gain.size());
   const model::Estimate x = norm_input(call);
   const int64_t num_rows = x.shape.front();
-  auto result = empty_estimate({num_rows, hidden}, stored_as(call.rules, model::DType::kBF16));
-  auto normed = empty_estimate({1, hidden}, model::DType::kBF16);
+  auto result = empty_estimate({num_rows, hidden}, stored_as(call.rules, call.rules.half));
+  auto normed = empty_estimate({1, hidden}, call.rules.half);
   for (int64_t t = 0; t < num_rows; ++t) {
     const auto row = row_of(x, t, 0, hidden);
     TermSums squares;
@@ -52,7 +56,7 @@ model::Estimate estimate_rms_norm(const EstimateCall& call) {
       squares.add(row.value[i] * row.value[i], 2 * std::abs(row.value[i]) * row.error[i] + row.error[i] * row.error[i]);
     }
     const double mean = squares.sum / static_cast<double>(hidden);
-    const double inverse_rms = 1.0 / std::sqrt(mean + call.config().rms_norm_eps);
+    const double inverse_rms = 1.0 / std::sqrt(mean + eps);
     const double sum_error = squares.sum > 0 ? (order_error(model, squares) + squares.input_error) / squares.sum : 0;
     const double relative = sum_error / 2 + (kFunctionUnits + 2) * model.unit;
     for (int64_t i = 0; i < hidden; ++i) {

@@ -12,9 +12,10 @@ namespace {
 
 // HF: BF16 cos and sin, whose last FP32 digits may only matter at a tie; products rounded to BF16; the sum is left unrounded.
 std::pair<ValueWithError, ValueWithError> rotate_in_bf16_steps(const EstimateRow& x,
+                                                               model::DType half,
                                                                size_t pair,
                                                                const Rotation& turn) {
-  const auto bf16 = [](double value, double error) { return rounded_value(model::DType::kBF16, {value, error}); };
+  const auto bf16 = [half](double value, double error) { return rounded_value(half, {value, error}); };
   const double function_error = std::ldexp(1.0, -22);
   const auto cos = bf16(turn.cos, function_error);
   const auto sin = bf16(turn.sin, function_error);
@@ -50,7 +51,7 @@ model::Estimate estimate_rotate(const EstimateCall& call) {
   const double relative = std::ldexp(1.0, -22) + 2 * sum_model(call.rules, call.num_sigmas).unit;
   const model::Shape shape =
       is_query ? model::Shape{tokens, num_vectors, c.qk_rope_head_dim} : model::Shape{tokens, c.qk_rope_head_dim};
-  auto result = empty_estimate(shape, stored_as(call.rules, model::DType::kBF16));
+  auto result = empty_estimate(shape, stored_as(call.rules, call.rules.half));
   int64_t out = 0;
   for (int64_t t = 0; t < tokens; ++t) {
     const int64_t position = rope_position(c, call.op, places[static_cast<size_t>(t)].position);
@@ -63,7 +64,7 @@ model::Estimate estimate_rotate(const EstimateCall& call) {
         const double cos = turns[i].cos;
         const double sin = turns[i].sin;
         if (call.rules.rope == RopeRule::kBf16Steps && !call.rules.exact()) {
-          const auto bf16_turn = rotate_in_bf16_steps(x, i, turns[i]);
+          const auto bf16_turn = rotate_in_bf16_steps(x, call.rules.half, i, turns[i]);
           set(result, out++, bf16_turn.first);
           set(result, out++, bf16_turn.second);
           continue;

@@ -13,7 +13,7 @@ namespace reference {
 model::Estimate estimate_router_scores(const EstimateCall& call) {
   const SumModel model = sum_model(call.rules, call.num_sigmas);
   const bool is_softmax = call.config().scoring_func == model::ScoringFunction::kSoftmax;
-  const auto dtype = call.rules.router == RouterRule::kFp32 || is_softmax ? model::DType::kF32 : model::DType::kBF16;
+  const auto dtype = call.rules.router == RouterRule::kFp32 || is_softmax ? model::DType::kF32 : call.rules.half;
   const auto& logits = call.inputs[0];
   auto result = empty_estimate(logits.shape, stored_as(call.rules, dtype));
   if (!is_softmax) {
@@ -57,11 +57,11 @@ model::Estimate estimate_router_weights(const EstimateCall& call) {
   const int64_t k = row_len(ids);
   const bool bf16_stored = call.rules.router == RouterRule::kBf16 && !call.rules.exact();
   const bool bf16_steps = bf16_stored && config.scoring_func == model::ScoringFunction::kSigmoid;
-  const auto step = [bf16_steps](ValueWithError element) {
-    return bf16_steps ? rounded_value(model::DType::kBF16, element) : element;
+  const auto step = [&](ValueWithError element) {
+    return bf16_steps ? rounded_value(call.rules.half, element) : element;
   };
-  auto result =
-      empty_estimate(ids.shape, stored_as(call.rules, bf16_stored ? model::DType::kBF16 : model::DType::kF32));
+  auto result = empty_estimate(ids.shape, stored_as(call.rules, bf16_stored ? call.rules.half : model::DType::kF32));
+  const double factor = routed_factor(call.rules, config);
   for (int64_t t = 0; t < ids.shape.front(); ++t) {
     TermSums sum;
     std::vector<ValueWithError> chosen;
@@ -81,10 +81,8 @@ model::Estimate estimate_router_weights(const EstimateCall& call) {
       const double share = score.value / denominator.value;
       const double share_error = score.error / denominator.value + share * denominator.error / denominator.value;
       const auto quotient = step({share, share_error + share * kFunctionUnits * model.unit});
-      const double value = quotient.value * config.routed_scaling_factor;
-      set(result,
-          t * k + slot,
-          {value, quotient.error * std::abs(config.routed_scaling_factor) + std::abs(value) * model.unit});
+      const double value = quotient.value * factor;
+      set(result, t * k + slot, {value, quotient.error * std::abs(factor) + std::abs(value) * model.unit});
     }
   }
   return result;

@@ -27,13 +27,14 @@ Format format_of(model::DType dtype) {
     case model::DType::kF64: return {52, -1022, 1023, std::numeric_limits<double>::max(), kInf};
     case model::DType::kF32: return {23, -126, 127, 0x1.fffffep127, kInf};
     case model::DType::kBF16: return {7, -126, 127, 0x1.fep127, kInf};
+    case model::DType::kF16: return {10, -14, 15, 65504.0, kInf};
     case model::DType::kF8E4M3: return {3, -6, 8, 448.0, 448.0};
     default: break;
   }
   model::throw_check_error(
       __FILE__,
       __LINE__,
-      fmt::format("no rounding to {}; F64, F32, BF16 or F8_E4M3 expected", model::dtype_name(dtype)));
+      fmt::format("no rounding to {}; F64, F32, BF16, F16 or F8_E4M3 expected", model::dtype_name(dtype)));
 }
 
 // Exponent field, unbiased: -1023 for zero and subnormals, 1024 for infinity and NaN.

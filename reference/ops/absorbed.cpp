@@ -76,15 +76,16 @@ std::vector<double> exact_context(const OpCall& call, const WeightMatrix& kv_b) 
   return y;
 }
 
-// W_UK of a head in BF16 [nope, kv_lora]. True if its products fit a float.
-bool read_w_uk(const model::ModelConfig& c, const WeightMatrix& kv_b, int64_t head, std::vector<float>& w_uk) {
+// W_UK of a head in 16 bits [nope, kv_lora]. True if its products fit a float.
+bool read_w_uk(const OpCall& call, const WeightMatrix& kv_b, int64_t head, std::vector<float>& w_uk) {
+  const auto& c = call.config();
   w_uk.resize(static_cast<size_t>(c.qk_nope_head_dim * c.kv_lora_rank));
   const int64_t first_row = head * (c.qk_nope_head_dim + c.v_head_dim);
   bool has_exact_products = true;
   for (int64_t first = 0; first < c.kv_lora_rank; first += kBlockLen) {
     const int64_t len = std::min<int64_t>(kBlockLen, c.kv_lora_rank - first);
     const bool exact = kv_b.read_rows(
-        WeightForm::kBf16, first_row, c.qk_nope_head_dim, first, len, w_uk.data() + first, c.kv_lora_rank);
+        half_form(call.rules.half), first_row, c.qk_nope_head_dim, first, len, w_uk.data() + first, c.kv_lora_rank);
     has_exact_products = has_exact_products && exact;
   }
   return has_exact_products;
@@ -113,12 +114,12 @@ model::TensorView query_latent(const OpCall& call) {
   }
   const model::Shape shape{tokens, heads, c.kv_lora_rank};
   if (call.rules.exact()) {
-    return store<double>(shape, exact_query_latent(call, kv_b), model::DType::kBF16);
+    return store<double>(shape, exact_query_latent(call, kv_b), call.rules.half);
   }
   std::vector<float> y(static_cast<size_t>(model::num_elements(shape)));
   parallel_for(heads, call.num_threads, [&](int64_t head) {
     thread_local std::vector<float> w_uk;  // [nope, kv_lora]; kept, so that a step allocates nothing for it
-    const bool has_exact_products = read_w_uk(c, kv_b, head, w_uk);
+    const bool has_exact_products = read_w_uk(call, kv_b, head, w_uk);
     const int64_t first = head * c.qk_head_dim();
     const int64_t stride = heads * c.qk_head_dim();
     float* out = y.data() + head * c.kv_lora_rank;
@@ -149,7 +150,7 @@ model::TensorView query_latent(const OpCall& call) {
     set_rows(q_nope, call.inputs[0], first, stride);
     panel_product(q_nope, c.kv_lora_rank, std::cref(read), call.rules.association, 1, out, heads * c.kv_lora_rank);
   });
-  return store<float>(shape, std::move(y), model::DType::kBF16);
+  return store<float>(shape, std::move(y), call.rules.half);
 }
 
 model::TensorView output_latent(const OpCall& call) {
@@ -164,7 +165,7 @@ model::TensorView output_latent(const OpCall& call) {
     auto probs = load<T>(call.inputs[0]);
     const auto cache = latent_rows<T>(call);
     if constexpr (std::is_same_v<T, float>) {
-      round_weights(call.rules.probs, places, heads, max_keys, probs);
+      round_weights(call.rules, places, heads, max_keys, probs);
     }
     std::vector<T> y(places.size() * static_cast<size_t>(heads * c.kv_lora_rank));
     parallel_for(static_cast<int64_t>(places.size()) * heads, call.num_threads, [&](int64_t row) {
@@ -176,7 +177,7 @@ model::TensorView output_latent(const OpCall& call) {
           c.latent_dim(),
           std::span(y).subspan(static_cast<size_t>(row * c.kv_lora_rank), static_cast<size_t>(c.kv_lora_rank)));
     });
-    return store<T>({static_cast<int64_t>(places.size()), heads, c.kv_lora_rank}, std::move(y), model::DType::kBF16);
+    return store<T>({static_cast<int64_t>(places.size()), heads, c.kv_lora_rank}, std::move(y), call.rules.half);
   });
 }
 
@@ -192,7 +193,7 @@ model::TensorView context_from_latent(const OpCall& call) {
   }
   const model::Shape shape{tokens, heads * c.v_head_dim};
   if (call.rules.exact()) {
-    return store<double>(shape, exact_context(call, kv_b), model::DType::kBF16);
+    return store<double>(shape, exact_context(call, kv_b), call.rules.half);
   }
   std::vector<float> y(static_cast<size_t>(model::num_elements(shape)));
   parallel_for(heads, call.num_threads, [&](int64_t head) {
@@ -200,7 +201,7 @@ model::TensorView context_from_latent(const OpCall& call) {
     const auto read = [&](PanelPlace place, PanelPlace next, Panel& panel) {
       place.first_row += first_v;
       next.first_row += first_v;
-      panel.has_exact_products = kv_b.read_panel(WeightForm::kBf16, place, next, panel.values.data());
+      panel.has_exact_products = kv_b.read_panel(half_form(call.rules.half), place, next, panel.values.data());
     };
     BlockedRows latent(tokens, c.kv_lora_rank);
     set_rows(latent, call.inputs[0], head * c.kv_lora_rank, heads * c.kv_lora_rank);
@@ -212,7 +213,7 @@ model::TensorView context_from_latent(const OpCall& call) {
                   y.data() + head * c.v_head_dim,
                   heads * c.v_head_dim);
   });
-  return store<float>(shape, std::move(y), model::DType::kBF16);
+  return store<float>(shape, std::move(y), call.rules.half);
 }
 
 }  // namespace reference

@@ -104,7 +104,7 @@ class Scores {
   // A rounding on the way to the score, where the rule has one.
   [[nodiscard]] T step(T value) const {
     if constexpr (std::is_same_v<T, float>) {
-      return call_.rules.scores == ScoreRule::kBf16Steps ? round_to_bf16(value) : value;
+      return call_.rules.scores == ScoreRule::kBf16Steps ? round_to_half(call_.rules.half, value) : value;
     } else {
       return value;
     }
@@ -157,7 +157,7 @@ std::vector<T> expanded_context(const OpCall& call) {
   const int64_t heads = c.num_attention_heads;
   const int64_t max_keys = call.inputs[0].shape.back();
   if constexpr (std::is_same_v<T, float>) {
-    round_weights(call.rules.probs, places, heads, max_keys, probs);
+    round_weights(call.rules, places, heads, max_keys, probs);
   }
   const int64_t kv_row = call.inputs[1].row_len();
   std::vector<T> context(places.size() * static_cast<size_t>(heads * c.v_head_dim));
@@ -199,7 +199,7 @@ model::TensorView attention_probs(const OpCall& call) {
       const auto row = probs.begin() + (token * heads + head) * max_keys;
       std::transform(scores.begin(), scores.end(), row, [sum](T e) { return e / sum; });
     });
-    const auto dtype = call.rules.probs == ProbsRule::kBf16Stored ? model::DType::kBF16 : model::DType::kF32;
+    const auto dtype = call.rules.probs == ProbsRule::kBf16Stored ? call.rules.half : model::DType::kF32;
     return store<T>({tokens, heads, max_keys}, std::move(probs), dtype);
   });
 }
@@ -228,7 +228,7 @@ model::TensorView attention_context(const OpCall& call) {
   return with_arithmetic(call.rules.exact(), [&]<typename T>() {
     return store<T>({call.workload.num_tokens(), call.config().num_attention_heads * call.config().v_head_dim},
                     expanded_context<T>(call),
-                    model::DType::kBF16);
+                    call.rules.half);
   });
 }
 

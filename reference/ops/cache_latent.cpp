@@ -18,9 +18,9 @@ model::TensorView cached_form(const OpCall& call) {
   auto values = load<float>(latent);
   const auto row_len = static_cast<size_t>(latent.row_len());
   for (size_t begin = 0; begin < values.size(); begin += row_len) {
-    round_trip_fp8_cache(std::span(values).subspan(begin, row_len));
+    round_trip_fp8_cache(std::span(values).subspan(begin, row_len), call.rules.half);
   }
-  return store<float>(latent.shape, std::move(values), model::DType::kBF16);
+  return store<float>(latent.shape, std::move(values), call.rules.half);
 }
 
 // The new rows behind those that each sequence has in the cache.

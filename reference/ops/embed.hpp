@@ -6,7 +6,7 @@
 namespace reference {
 
 // Source: V3 report 2.1; ParallelEmbedding in DeepSeek-V3 inference/model.py.
-// Rounding: none (BF16 rows as stored). Order: no sum.
+// Rounding: none (BF16 rows as stored); profile fp16: FP16(FP16(row) * stream_unit). Order: no sum.
 // inputs: tokens [tokens] I32. Output [tokens, hidden] bf16 (exact: f64). Throws InputError for an id outside the vocabulary.
 model::TensorView embed(const OpCall& call);
 

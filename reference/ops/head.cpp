@@ -33,8 +33,9 @@ model::TensorView unquantised_linear(const OpCall& call, model::DType dtype) {
   if (on_tensor_cores(call.rules, dtype)) {
     return store<float>(shape, tensor_core::recipe_matmul(*call.rules.recipe, x, weight, call.num_threads), dtype);
   }
+  const WeightForm form = call.rules.half == model::DType::kF16 ? half_form(call.rules.half) : WeightForm::kValues;
   std::vector<float> y(static_cast<size_t>(model::num_elements(shape)));
-  panel_matmul(x, weight, WeightForm::kValues, call.rules.association, call.num_threads, y);
+  panel_matmul(x, weight, form, call.rules.association, call.num_threads, y);
   return store<float>(shape, std::move(y), dtype);
 }
 
@@ -45,11 +46,11 @@ bool on_tensor_cores(const Rules& rules, model::DType result) {
 }
 
 model::TensorView head(const OpCall& call) {
-  return unquantised_linear(call, call.rules.head == HeadRule::kFp32 ? model::DType::kF32 : model::DType::kBF16);
+  return unquantised_linear(call, call.rules.head == HeadRule::kFp32 ? model::DType::kF32 : call.rules.half);
 }
 
 model::TensorView router_logits(const OpCall& call) {
-  return unquantised_linear(call, call.rules.router == RouterRule::kFp32 ? model::DType::kF32 : model::DType::kBF16);
+  return unquantised_linear(call, call.rules.router == RouterRule::kFp32 ? model::DType::kF32 : call.rules.half);
 }
 
 }  // namespace reference

@@ -6,6 +6,7 @@
 #include "reference/matmul.hpp"
 #include "reference/panel_matmul.hpp"
 #include "reference/partial_sums.hpp"
+#include "reference/residual_stream.hpp"
 #include "reference/reused.hpp"
 #include "reference/tensor_core/recipe_matmul.hpp"
 #include "reference/tokens.hpp"
@@ -66,11 +67,12 @@ model::TensorView published(const OpCall& call, const WeightMatrix& weight, cons
     });
     is_quantised ? x.set_quantised(m, row, call.rules.quantize_of(call.op)) : x.set(m, row);
   }
-  const WeightForm form = is_quantised ? WeightForm::kCodes : WeightForm::kBf16;
-  const auto stored = [&](std::span<const float> y) {
-    std::vector<uint16_t> codes(y.size());
-    simd::kernels().encode_bf16(y.data(), static_cast<int64_t>(y.size()), codes.data());
-    return model::make_tensor(model::DType::kBF16, {rows.count(), weight.out_dim()}, std::move(codes));
+  const WeightForm form = is_quantised ? WeightForm::kCodes : half_form(call.rules.half);
+  const auto stored = [&](auto&& y) {
+    if (const float unit = output_unit(call.rules, call.config(), call.op); unit != 1.0f) {
+      std::ranges::for_each(y, [unit](float& value) { value *= unit; });
+    }
+    return model::make_tensor(call.rules.half, {rows.count(), weight.out_dim()}, encode_half(call.rules.half, y));
   };
   switch (call.rules.linear_sum) {
     case LinearSum::kTensorCore:
@@ -120,7 +122,7 @@ model::TensorView sum_of_parts(const OpCall& call, int64_t part_len, int64_t num
     shape = {call.inputs[0].num_rows(),
              static_cast<int64_t>(y.size()) / std::max<int64_t>(1, call.inputs[0].num_rows())};
   }
-  return store<float>(shape, total, model::DType::kBF16);
+  return store<float>(shape, total, call.rules.half);
 }
 
 }  // namespace
@@ -136,7 +138,7 @@ model::TensorView linear(const OpCall& call) {
     *call.flops += 2 * rows.count() * weight.out_dim() * weight.in_dim();
   }
   return call.rules.exact()
-             ? store<double>({rows.count(), weight.out_dim()}, exact(call, weight, rows), model::DType::kBF16)
+             ? store<double>({rows.count(), weight.out_dim()}, exact(call, weight, rows), call.rules.half)
              : published(call, weight, rows);
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <type_traits>
+#include <utility>
 
 #include "reference/numerics/functions.hpp"
 #include "reference/tokens.hpp"
@@ -13,10 +14,10 @@ namespace reference {
 namespace {
 
 // A rounding inside the sum; exact mode has none.
-float bf16_step(float value) {
-  return round_to_bf16(value);
+float half_step(const Rules& rules, float value) {
+  return round_to_half(rules.half, value);
 }
-double bf16_step(double value) {
+double half_step(const Rules&, double value) {
   return value;
 }
 
@@ -31,13 +32,13 @@ model::TensorView swiglu(const OpCall& call) {
       const auto len = static_cast<int64_t>(gate.size());
       simd::kernels().silu(gate.data(), len, gate.data());
       if (call.rules.swiglu == SwigluRule::kBf16Steps) {
-        simd::kernels().scale_to_bf16(gate.data(), len, 1.0f);
+        round_all_to_half(call.rules.half, gate);
       }
     } else {
       std::transform(gate.begin(), gate.end(), gate.begin(), silu_f64);
     }
     std::transform(gate.begin(), gate.end(), up.begin(), gate.begin(), std::multiplies<T>());
-    return store<T>(call.inputs[0].shape, std::move(gate), model::DType::kBF16);
+    return store<T>(call.inputs[0].shape, std::move(gate), call.rules.half);
   });
 }
 
@@ -48,6 +49,7 @@ model::TensorView combine(const OpCall& call) {
   const auto hidden = static_cast<size_t>(call.config().hidden_size);
   const CombineRule rule = call.rules.combine;
   const bool bf16_steps = rounds_each_step(rule);
+  const bool in_parts = call.rules.expert_ranks > 1 && !call.rules.exact();
   const auto choices = choices_of_tokens(topk_ids, !sums_by_slot(rule));
   return with_arithmetic(call.rules.exact(), [&]<typename T>() {
     const auto weights = load<T>(call.inputs[1]);
@@ -56,20 +58,41 @@ model::TensorView combine(const OpCall& call) {
       outputs.push_back(output.bytes.empty() ? std::vector<T>() : load<T>(output));
     }
     std::vector<T> sum(static_cast<size_t>(tokens) * hidden);
+    std::vector<T> of_rank(hidden);
     for (size_t t = 0; t < choices.size(); ++t) {
       T* y = sum.data() + t * hidden;
+      std::ranges::fill(of_rank, T(0));
+      int64_t rank = 0;
+      const auto add_rank = [&] {
+        for (size_t i = 0; i < hidden; ++i) {
+          y[i] += half_step(call.rules, std::exchange(of_rank[i], T(0)));
+        }
+      };
       for (const Choice& choice : choices[t]) {
         const T weight = weights[t * static_cast<size_t>(k) + static_cast<size_t>(choice.slot)];
         const auto& output = outputs.at(static_cast<size_t>(choice.expert));
         CHECK(output.size() >= static_cast<size_t>(choice.row + 1) * hidden);
         const T* x = output.data() + static_cast<size_t>(choice.row) * hidden;
+        if (in_parts) {
+          const int64_t next = rank_of_expert(choice.expert, call.config().n_routed_experts, call.rules.expert_ranks);
+          if (std::exchange(rank, next) != next) {
+            add_rank();
+          }
+          for (size_t i = 0; i < hidden; ++i) {
+            of_rank[i] += x[i] * weight;
+          }
+          continue;
+        }
         for (size_t i = 0; i < hidden; ++i) {
           const T product = x[i] * weight;
-          y[i] = bf16_steps ? bf16_step(y[i] + bf16_step(product)) : y[i] + product;
+          y[i] = bf16_steps ? half_step(call.rules, y[i] + half_step(call.rules, product)) : y[i] + product;
         }
       }
+      if (in_parts) {
+        add_rank();
+      }
     }
-    const auto dtype = rule == CombineRule::kFp32 ? model::DType::kF32 : model::DType::kBF16;
+    const auto dtype = rule == CombineRule::kFp32 && !in_parts ? model::DType::kF32 : call.rules.half;
     return store<T>({tokens, call.config().hidden_size}, std::move(sum), dtype);
   });
 }
@@ -84,7 +107,7 @@ model::TensorView moe_output(const OpCall& call) {
         sum[i] += shared[i];
       }
     }
-    return store<T>(call.inputs[0].shape, std::move(sum), model::DType::kBF16);
+    return store<T>(call.inputs[0].shape, std::move(sum), call.rules.half);
   });
 }
 

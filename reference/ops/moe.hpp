@@ -10,7 +10,8 @@ namespace reference {
 model::TensorView swiglu(const OpCall& call);
 
 // Weighted sum of the routed experts' outputs. Source: MoE.forward in DeepSeek-V3.2-Exp inference/model.py.
-// Rounding: FP32 product, FP32 sum, kept FP32 or stored as BF16 by rules.combine; the BF16 forms round both at each step.
+// Rounding: FP32 product, FP32 sum, kept FP32 or stored as BF16 by rules.combine; the BF16 forms round both at each step; rules.expert_ranks
+// rounds the sum of each rank.
 // Order: ascending expert id, whatever the order of topk_ids; kBf16BySlot follows topk_ids.
 // inputs: topk_ids [tokens, k], topk_weights [tokens, k]; expert_outputs: rows of the tokens that chose the expert, ascending.
 // Output [tokens, hidden] f32 or bf16 (exact: f64).

@@ -23,7 +23,7 @@ std::vector<T> residual_sum(const Rules& rules, const model::TensorView& o_proj,
   auto input = load<T>(layer_input);
   if constexpr (std::is_same_v<T, float>) {
     CHECK(!rules.exact());
-    std::transform(input.begin(), input.end(), input.begin(), round_to_bf16);
+    round_all_to_half(rules.half, input);
   }
   return added(load<T>(o_proj), input);
 }
@@ -33,13 +33,12 @@ template std::vector<double> residual_sum<double>(const Rules&, const model::Ten
 
 model::TensorView residual_add(const OpCall& call) {
   return with_arithmetic(call.rules.exact(), [&]<typename T>() {
-    return store<T>(
-        call.inputs[0].shape, residual_sum<T>(call.rules, call.inputs[0], call.inputs[1]), model::DType::kBF16);
+    return store<T>(call.inputs[0].shape, residual_sum<T>(call.rules, call.inputs[0], call.inputs[1]), call.rules.half);
   });
 }
 
 model::TensorView layer_output(const OpCall& call) {
-  const auto dtype = call.rules.residual == ResidualRule::kFusedPair ? model::DType::kF32 : model::DType::kBF16;
+  const auto dtype = call.rules.residual == ResidualRule::kFusedPair ? model::DType::kF32 : call.rules.half;
   return with_arithmetic(call.rules.exact(), [&]<typename T>() {
     return store<T>(call.inputs[0].shape, added(load<T>(call.inputs[0]), load<T>(call.inputs[1])), dtype);
   });

@@ -5,6 +5,7 @@
 
 #include "reference/numerics/reduce.hpp"
 #include "reference/ops/residual.hpp"
+#include "reference/residual_stream.hpp"
 #include "reference/values.hpp"
 
 namespace reference {
@@ -21,14 +22,13 @@ std::vector<T> norm_input(const OpCall& call) {
   if (call.rules.residual == ResidualRule::kFusedPair || call.rules.exact()) {
     return sum;
   }
-  return load<T>(store<T>(call.inputs[1].shape, sum, model::DType::kBF16));
+  return load<T>(store<T>(call.inputs[1].shape, sum, call.rules.half));
 }
 
 }  // namespace
 
 template <typename T>
-void rms_norm_row(
-    NormRounding rounding, double eps, std::span<const T> x, std::span<const float> gain, std::span<T> y) {
+void rms_norm_row(const Rules& rules, double eps, std::span<const T> x, std::span<const float> gain, std::span<T> y) {
   CHECK(!x.empty());
   CHECK_EQ(x.size(), gain.size());
   CHECK_EQ(x.size(), y.size());
@@ -38,19 +38,23 @@ void rms_norm_row(
   for (size_t i = 0; i < x.size(); ++i) {
     T normed = x[i] * inverse_rms;
     if constexpr (std::is_same_v<T, float>) {
-      normed = rounding == NormRounding::kTwice ? round_to_bf16(normed) : normed;
+      normed = rules.norm == NormRounding::kTwice ? round_to_half(rules.half, normed) : normed;
     }
     y[i] = normed * static_cast<T>(gain[i]);
   }
 }
 
 template void rms_norm_row<float>(
-    NormRounding, double, std::span<const float>, std::span<const float>, std::span<float>);
+    const Rules&, double, std::span<const float>, std::span<const float>, std::span<float>);
 template void rms_norm_row<double>(
-    NormRounding, double, std::span<const double>, std::span<const float>, std::span<double>);
+    const Rules&, double, std::span<const double>, std::span<const float>, std::span<double>);
 
 model::TensorView rms_norm(const OpCall& call) {
-  const auto gain = weight_vector(call);
+  auto gain = weight_vector(call);
+  if (call.rules.half == model::DType::kF16) {
+    round_all_to_half(call.rules.half, gain);
+  }
+  const double eps = norm_eps(call.rules, call.config(), call.op);
   return with_arithmetic(call.rules.exact(), [&]<typename T>() {
     const auto x = norm_input<T>(call);
     const int64_t num_rows = call.inputs.back().num_rows();
@@ -58,13 +62,13 @@ model::TensorView rms_norm(const OpCall& call) {
     const size_t hidden = gain.size();
     std::vector<T> y(static_cast<size_t>(num_rows) * hidden);
     for (size_t t = 0; t < static_cast<size_t>(num_rows); ++t) {
-      rms_norm_row<T>(call.rules.norm,
-                      call.config().rms_norm_eps,
+      rms_norm_row<T>(call.rules,
+                      eps,
                       std::span<const T>(x).subspan(t * row_len, hidden),
                       gain,
                       std::span<T>(y).subspan(t * hidden, hidden));
     }
-    return store<T>({num_rows, static_cast<int64_t>(hidden)}, std::move(y), model::DType::kBF16);
+    return store<T>({num_rows, static_cast<int64_t>(hidden)}, std::move(y), call.rules.half);
   });
 }
 

@@ -12,12 +12,13 @@ namespace reference {
 namespace {
 
 template <typename T>
-std::pair<T, T> rotate_pair(RopeRule rule, T x0, T x1, T cos, T sin) {
+std::pair<T, T> rotate_pair(const Rules& rules, T x0, T x1, T cos, T sin) {
   if constexpr (std::is_same_v<T, float>) {
-    if (rule == RopeRule::kBf16Steps) {
-      cos = round_to_bf16(cos);
-      sin = round_to_bf16(sin);
-      return {round_to_bf16(x0 * cos) - round_to_bf16(x1 * sin), round_to_bf16(x1 * cos) + round_to_bf16(x0 * sin)};
+    if (rules.rope == RopeRule::kBf16Steps) {
+      const auto step = [&rules](float value) { return round_to_half(rules.half, value); };
+      cos = step(cos);
+      sin = step(sin);
+      return {step(x0 * cos) - step(x1 * sin), step(x1 * cos) + step(x0 * sin)};
     }
   }
   return {x0 * cos - x1 * sin, x0 * sin + x1 * cos};
@@ -42,13 +43,13 @@ model::TensorView rotate(const OpCall& call, model::Shape shape, int64_t num_vec
         for (int64_t i = 0; i < rope_dim / 2; ++i, pair += 2) {
           const T cos = turns[static_cast<size_t>(i)].cos;
           const T sin = turns[static_cast<size_t>(i)].sin;
-          const auto [first_out, second_out] = rotate_pair(call.rules.rope, pair[0], pair[1], cos, sin);
+          const auto [first_out, second_out] = rotate_pair(call.rules, pair[0], pair[1], cos, sin);
           y.push_back(first_out);
           y.push_back(second_out);
         }
       }
     }
-    return store<T>(shape, std::move(y), model::DType::kBF16);
+    return store<T>(shape, std::move(y), call.rules.half);
   });
 }
 

@@ -8,6 +8,7 @@
 
 #include "reference/numerics/functions.hpp"
 #include "reference/numerics/reduce.hpp"
+#include "reference/residual_stream.hpp"
 #include "reference/values.hpp"
 
 namespace reference {
@@ -104,7 +105,7 @@ template std::vector<int32_t> largest<double>(std::span<const double>, int64_t);
 model::TensorView router_scores(const OpCall& call) {
   const bool is_softmax = call.config().scoring_func == model::ScoringFunction::kSoftmax;
   const bool stays_fp32 = call.rules.router == RouterRule::kFp32 || is_softmax;
-  const auto dtype = stays_fp32 ? model::DType::kF32 : model::DType::kBF16;
+  const auto dtype = stays_fp32 ? model::DType::kF32 : call.rules.half;
   const auto num_experts = static_cast<size_t>(call.inputs[0].row_len());
   return with_arithmetic(call.rules.exact(), [&]<typename T>() {
     auto scores = load<T>(call.inputs[0]);
@@ -153,8 +154,8 @@ model::TensorView router_weights(const OpCall& call) {
   const bool bf16_stored = call.rules.router == RouterRule::kBf16;
   const bool bf16_steps = bf16_stored && config.scoring_func == model::ScoringFunction::kSigmoid;
   return with_arithmetic(call.rules.exact(), [&]<typename T>() {
-    const auto step = [bf16_steps](T value) {
-      return bf16_steps ? static_cast<T>(round_to_bf16(static_cast<float>(value))) : value;
+    const auto step = [&](T value) {
+      return bf16_steps ? static_cast<T>(round_to_half(call.rules.half, static_cast<float>(value))) : value;
     };
     const auto scores = load<T>(call.inputs[0]);
     std::vector<T> weights;
@@ -166,10 +167,10 @@ model::TensorView router_weights(const OpCall& call) {
       const T denominator = config.norm_topk_prob ? step(sum) + static_cast<T>(1e-20) : T{1};
       for (size_t slot = 0; slot < k; ++slot) {
         const T score = scores[t * num_experts + static_cast<size_t>(ids[t * k + slot])];
-        weights.push_back(step(score / denominator) * static_cast<T>(config.routed_scaling_factor));
+        weights.push_back(step(score / denominator) * static_cast<T>(routed_factor(call.rules, config)));
       }
     }
-    return store<T>(call.inputs[1].shape, std::move(weights), bf16_stored ? model::DType::kBF16 : model::DType::kF32);
+    return store<T>(call.inputs[1].shape, std::move(weights), bf16_stored ? call.rules.half : model::DType::kF32);
   });
 }
 

@@ -69,6 +69,23 @@ TEST(Combine, Order_IsTheExpertsWhateverTheSlots) {
   EXPECT_EQ(numbers(other_ids), Numbers{1});
 }
 
+// BF16 numbers from 256 on are 2 apart. Experts 0 and 1 on one rank: 256 + 1 is a tie and goes to 256; 2 and 3 on the other: 1 + 1.
+// Together 258; one sum is 259. Three ranks have experts {0}, {1}, {2, 3}: 256 + 1 + 2, then a tie that goes to 260.
+TEST(Combine, RanksThatAddUpTheirExperts_RoundTheirSums) {
+  auto op = op_of_kind(model::OpKind::kCombine);
+  op.config().n_routed_experts = 4;
+  const std::vector<model::TensorView> inputs{i32({1, 4}, {3, 0, 2, 1}), f32({1, 4}, {1, 1, 1, 1}), {}};
+  const std::vector<model::TensorView> outputs{
+      bf16({1, 1}, {256}), bf16({1, 1}, {1}), bf16({1, 1}, {1}), bf16({1, 1}, {1})};
+  EXPECT_EQ(numbers(op.run(inputs, outputs)), Numbers{259});
+  for (const auto& [ranks, expected] : {std::pair{2, 258.0}, {3, 260.0}}) {
+    op.rules.expert_ranks = ranks;
+    const auto sum = op.run(inputs, outputs);
+    EXPECT_EQ(sum.dtype, model::DType::kBF16);
+    EXPECT_EQ(numbers(sum), Numbers{expected}) << ranks << " ranks";
+  }
+}
+
 // FP32(1/3) * 1: BF16(1/3) = 171/512; twice that is a BF16 number. FP32: FP32(1/3) + FP32(1/3).
 TEST(Combine, Bf16Rule_RoundsProductsAndSums) {
   auto op = op_of_kind(model::OpKind::kCombine);

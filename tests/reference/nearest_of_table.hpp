@@ -57,4 +57,18 @@ inline NearestOfTable nearest_bf16() {
   return NearestOfTable(numbers);
 }
 
+// Bias 15, 10 fraction bits; the last entry stands for infinity and counts as 2^16.
+inline NearestOfTable nearest_fp16() {
+  std::vector<double> numbers;
+  double step = 0x1p-24;
+  for (int exponent = 0; exponent < 31; ++exponent) {
+    for (int fraction = 0; fraction < 1024; ++fraction) {
+      numbers.push_back((exponent == 0 ? fraction : 1024 + fraction) * step);
+    }
+    step *= exponent == 0 ? 1 : 2;
+  }
+  numbers.push_back(0x1p16);
+  return NearestOfTable(numbers);
+}
+
 }  // namespace reference

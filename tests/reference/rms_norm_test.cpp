@@ -88,7 +88,7 @@ TEST(RmsNorm, LengthsDiffer_Throws) {
   const std::array<float, 2> x{3, 4};
   const std::array<float, 1> gain{1};
   std::array<float, 2> y{};
-  EXPECT_THROW(rms_norm_row<float>(NormRounding::kOnce, 0, x, gain, y), model::CheckError);
+  EXPECT_THROW(rms_norm_row<float>({}, 0, x, gain, y), model::CheckError);
 }
 
 }  // namespace

@@ -115,6 +115,19 @@ class CliTest(unittest.TestCase):
         names = [row["name"] for row in json.loads(run("dsv3-golden", "list", out, "--json").stdout)]
         self.assertEqual(names, ["d0/logits", "d0/mtp.0.logits", "d1/logits", "d1/mtp.0.logits", "p3/logits", "p3/mtp.0.logits"])
 
+    def test_profile_fp16_is_recorded_and_verified_and_goes_with_published_sums(self):
+        out = self.path("fp16.safetensors")
+        record = ("dsv3-golden", "record", "--checkpoint", MINI / "checkpoint", "--prompt-ids", "0,34", "--profile", "fp16")
+        self.assertEqual(run(*record, "--out", out).returncode, 0)
+        rows = {row["name"]: row["dtype"] for row in json.loads(run("dsv3-golden", "list", out, "--json").stdout)}
+        self.assertEqual((rows["p2/embed"], rows["p2/layer.0.output"]), ("F16", "F32"))
+        self.assertIn("held at 1 / routed_scaling_factor", run("dsv3-golden", "show", out).stdout)
+        verdict = run("dsv3-verify", "--golden", out, "--checkpoint", MINI / "checkpoint", "--against", out, "--format", "dsv3")
+        self.assertEqual(verdict.returncode, 0, verdict.stdout)
+        self.assertIn("PASS against profile fp16", verdict.stdout)
+        self.refused(run(*record, "--gemm", "bf16", "--out", out), "--gemm bf16", "fp16")
+        self.refused(run(*record, "--mode", "hopper", "--out", out), "fp16", "published or fast")
+
     def test_bounds_are_stored_beside_the_tensors(self):
         out = self.path("bounds.safetensors")
         result = run("dsv3-golden", "record", "--checkpoint", MINI / "checkpoint", "--prompt-ids", "0,34", "--bounds", "--ops",

@@ -3,6 +3,8 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <numeric>
+#include <utility>
 
 #include "gpu/engine/scheduler.hpp"
 #include "reference/generate/sampler.hpp"
@@ -64,7 +66,9 @@ DeviceResult result_of(const gpu::SchedulerStats& stats, const std::vector<gpu::
   return result;
 }
 
-namespace {
+gpu::SchedulerOptions scheduling_of(const InferFlags& flags) {
+  return {.chunk_len = flags.chunk_len, .num_drafts = flags.num_drafts, .with_logits = flags.num_logprobs > 0};
+}
 
 reference::GeneratedToken token_of(const gpu::NewToken& token, int64_t num_logprobs) {
   reference::GeneratedToken result{.id = token.id, .draft = token.draft};
@@ -76,7 +80,21 @@ reference::GeneratedToken token_of(const gpu::NewToken& token, int64_t num_logpr
   return result;
 }
 
-}  // namespace
+gpu::Scheduler::OnStep device_watch(std::vector<size_t> numbers, reference::StepProbe* probe, DeviceTrace* trace) {
+  if (probe == nullptr && trace == nullptr) {
+    return {};
+  }
+  return [numbers = std::move(numbers), probe, trace](const gpu::StepInfo& step) -> gpu::Watch {
+    if (probe != nullptr) {
+      std::vector<reference::RowOrigin> rows;
+      for (const auto& [request, position] : step.rows) {
+        rows.push_back({.request = static_cast<int64_t>(numbers[static_cast<size_t>(request)]), .position = position});
+      }
+      probe->enter_step(std::move(rows));
+    }
+    return {.probe = probe, .times = trace != nullptr ? trace->enter_step(step) : nullptr};
+  };
+}
 
 void check_device_flags(const InferFlags& flags, const model::ModelConfig& config) {
   const std::string gemm = config.quantization ? "fp8" : "bf16";
@@ -106,32 +124,20 @@ DeviceResult run_on_device(const InferFlags& flags,
                            const reference::Generator::OnToken& on_token,
                            reference::StepProbe* probe,
                            DeviceTrace* trace) {
-  const gpu::SchedulerOptions scheduling{
-      .chunk_len = flags.chunk_len, .num_drafts = flags.num_drafts, .with_logits = flags.num_logprobs > 0};
+  const auto scheduling = scheduling_of(flags);
   gpu::Engine engine(weights,
                      open_device({.device = flags.device}, flags.num_threads),
                      engine_options(flags, weights.config(), requests, scheduling));
   clear_progress();
   gpu::Scheduler scheduler(engine, scheduling);
-  gpu::Scheduler::OnStep on_step;
-  if (probe != nullptr || trace != nullptr) {
-    on_step = [&](const gpu::StepInfo& step) -> gpu::Watch {
-      if (probe != nullptr) {
-        std::vector<reference::RowOrigin> rows;
-        for (const auto& [request, position] : step.rows) {
-          rows.push_back({.request = request, .position = position});
-        }
-        probe->enter_step(std::move(rows));
-      }
-      return {.probe = probe, .times = trace != nullptr ? trace->enter_step(step) : nullptr};
-    };
-  }
+  std::vector<size_t> numbers(requests.size());
+  std::iota(numbers.begin(), numbers.end(), size_t{0});
   const auto reasons = scheduler.run(
       device_requests(requests),
       [&](size_t request, const gpu::NewToken& token) {
         return on_token(request, token_of(token, flags.num_logprobs));
       },
-      on_step);
+      device_watch(std::move(numbers), probe, trace));
   return result_of(scheduler.stats(), reasons);
 }
 

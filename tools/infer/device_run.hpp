@@ -26,6 +26,10 @@ gpu::EngineOptions engine_options(const InferFlags& flags,
                                   const model::ModelConfig& config,
                                   const std::vector<reference::Request>& requests,
                                   const gpu::SchedulerOptions& scheduling);
+gpu::SchedulerOptions scheduling_of(const InferFlags& flags);
+reference::GeneratedToken token_of(const gpu::NewToken& token, int64_t num_logprobs);
+// Who watches the steps of a scheduler whose requests have these `numbers` among all. Both watchers may be null; empty if both are.
+gpu::Scheduler::OnStep device_watch(std::vector<size_t> numbers, reference::StepProbe* probe, DeviceTrace* trace);
 DeviceResult result_of(const gpu::SchedulerStats& stats, const std::vector<gpu::FinishReason>& reasons);
 
 // `probe` and `trace` may be null.

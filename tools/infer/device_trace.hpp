@@ -1,6 +1,7 @@
 // What each op of a generation took, as op records (docs/contracts.md, section 5) or as a Chrome trace.
 #pragma once
 
+#include <deque>
 #include <string>
 #include <vector>
 
@@ -16,12 +17,17 @@ class DeviceTrace {
 
   // The step whose ops come next; they are added to the returned list.
   std::vector<gpu::OpTime>* enter_step(const gpu::StepInfo& step);
+  // The steps so far as bytes, to be sent to the rank that writes.
+  [[nodiscard]] std::string pack() const;
+  // In place of the own steps: what each rank of a job packed.
+  void unpack_ranks(const std::vector<std::string>& packed);
   void write();
 
  private:
   struct Step {
     gpu::StepInfo info;
     std::vector<gpu::OpTime> times;
+    int64_t rank = 0;
   };
 
   [[nodiscard]] std::vector<model::OpRecord> records_of(const Step& step) const;
@@ -30,7 +36,8 @@ class DeviceTrace {
   std::string path_;
   model::ModelConfig config_;
   std::string config_hash_;
-  std::vector<std::unique_ptr<Step>> steps_;
+  std::deque<Step> steps_;  // what is in it stays where it is
+  int64_t num_ranks_ = 1;
 };
 
 }  // namespace tools

@@ -21,9 +21,9 @@ void add_input(CLI::App& app, InferFlags& flags) {
 
 void add_numerics(CLI::App& app, InferFlags& flags) {
   app.add_option("--mode", flags.mode.mode, kModeHelp)->capture_default_str();
-  app.add_option("--profile", flags.mode.profile, "profile of mode published: v32, v3-demo or hf")
+  app.add_option("--profile", flags.mode.profile, "profile of mode published: v32, v3-demo, hf or fp16")
       ->capture_default_str();
-  app.add_option("--gemm", flags.mode.gemm, "fp8 or bf16 (default: what the checkpoint is)");
+  app.add_option("--gemm", flags.mode.gemm, "fp8 or bf16 (profile fp16: fp8 or fp16; default: what the checkpoint is)");
   app.add_option("--scale", flags.mode.scale, "activation scales: fp32 or ue8m0 (default: the checkpoint's)");
   app.add_option("--attention",
                  flags.mode.attention,

@@ -2,10 +2,12 @@
 
 #include <fmt/core.h>
 
+#include <cstring>
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <string>
+#include <type_traits>
 
 #include "gpu/comm/mpi.hpp"
 #include "tools/device/open.hpp"
@@ -18,19 +20,19 @@ using nlohmann::json;
 // What the first rank of a data-parallel group has to tell.
 json report_of(const DeviceResult& result,
                const std::vector<size_t>& numbers,
-               const std::vector<std::vector<gpu::NewToken>>& tokens) {
+               const std::vector<std::vector<reference::GeneratedToken>>& tokens) {
   json requests = json::array();
   for (size_t r = 0; r < numbers.size(); ++r) {
-    json ids = json::array();
-    json drafts = json::array();
-    for (const gpu::NewToken& token : tokens[r]) {
-      ids.push_back(token.id);
-      drafts.push_back(token.draft ? json(*token.draft) : json(nullptr));
+    json list = json::array();
+    for (const reference::GeneratedToken& token : tokens[r]) {
+      list.push_back({{"id", token.id},
+                      {"draft", token.draft ? json(*token.draft) : json(nullptr)},
+                      {"logprob", token.logprob},
+                      {"top", token.top}});
     }
     requests.push_back({{"request", numbers[r]},
                         {"stopped", result.reasons[r] == reference::FinishReason::kStop},
-                        {"ids", std::move(ids)},
-                        {"drafts", std::move(drafts)}});
+                        {"tokens", std::move(list)}});
   }
   const reference::GenerationStats& stats = result.stats;
   return {{"requests", std::move(requests)},
@@ -56,11 +58,13 @@ void add(DeviceResult& total, const json& report, const reference::Generator::On
     const auto number = request["request"].get<size_t>();
     total.reasons[number] =
         request["stopped"].get<bool>() ? reference::FinishReason::kStop : reference::FinishReason::kLength;
-    for (size_t i = 0; i < request["ids"].size(); ++i) {
-      const json& draft = request["drafts"][i];
+    for (const json& token : request["tokens"]) {
+      const json& draft = token["draft"];
       on_token(number,
-               {.id = request["ids"][i].get<int32_t>(),
-                .draft = draft.is_null() ? std::nullopt : std::optional(draft.get<int32_t>())});
+               {.id = token["id"].get<int32_t>(),
+                .draft = draft.is_null() ? std::nullopt : std::optional(draft.get<int32_t>()),
+                .logprob = token["logprob"].get<double>(),
+                .top = token["top"].get<std::vector<std::pair<int32_t, double>>>()});
     }
   }
 }
@@ -89,16 +93,40 @@ std::vector<std::string> gather_at_first(gpu::comm::Communicator& world, const s
   return texts;
 }
 
+// What every rank saw of where tokens go, put together at the first. Collective.
+void gather_routing(gpu::comm::Communicator& world, const RoutingTrace& own, RoutingTrace& all) {
+  static_assert(std::is_trivially_copyable_v<RoutedChoice>);
+  const auto& choices = own.choices();
+  const auto texts = gather_at_first(
+      world, std::string(reinterpret_cast<const char*>(choices.data()), choices.size() * sizeof(RoutedChoice)));
+  if (world.rank() != 0) {
+    return;  // `all` may be the same for every rank
+  }
+  for (const std::string& text : texts) {
+    std::vector<RoutedChoice> others(text.size() / sizeof(RoutedChoice));
+    std::memcpy(others.data(), text.data(), text.size());
+    all.merge(others);
+  }
+}
+
+// The watchers of one rank, those among RankTraces that were asked for.
+struct Watchers {
+  std::optional<RoutingTrace> routing;
+  std::optional<DeviceTrace> times;
+};
+
 class RankRun {
  public:
   RankRun(const InferFlags& flags,
           const model::ParallelLayout& layout,
           const model::WeightSource& weights,
-          const std::vector<reference::Request>& requests)
+          const std::vector<reference::Request>& requests,
+          const RankTraces& traces)
       : flags_(flags),
         plan_(model::parallel_plan(weights.config(), layout, expert_slots_of(flags.layout, weights.config(), layout))),
         weights_(weights),
-        requests_(requests) {}
+        requests_(requests),
+        traces_(traces) {}
 
   // Returns the result of all ranks on the first one.
   std::optional<DeviceResult> run(gpu::comm::Communicator& world,
@@ -113,11 +141,18 @@ class RankRun {
       own.push_back(requests_[r]);
       numbers.push_back(r);
     }
-    std::vector<std::vector<gpu::NewToken>> tokens(own.size());
-    const DeviceResult result = generate(world, own, [&](size_t request, const gpu::NewToken& token) {
-      tokens[request].push_back(token);
-      return follow(numbers[request], {.id = token.id, .draft = token.draft});
-    });
+    std::vector<std::vector<reference::GeneratedToken>> tokens(own.size());
+    Watchers watchers = watchers_of(at);
+    const DeviceResult result = generate(
+        world,
+        own,
+        [&](size_t request, const gpu::NewToken& token) {
+          tokens[request].push_back(token_of(token, flags_.num_logprobs));
+          return follow(numbers[request], tokens[request].back());
+        },
+        device_watch(
+            numbers, watchers.routing ? &*watchers.routing : nullptr, watchers.times ? &*watchers.times : nullptr));
+    gather(world, watchers);
     if (plan_.layout.dp == 1) {
       return world.rank() == 0 ? std::optional(result) : std::nullopt;
     }
@@ -137,10 +172,35 @@ class RankRun {
   }
 
  private:
+  // Ranks that share their tokens route them alike: one of them tells.
+  [[nodiscard]] Watchers watchers_of(const model::RankPlace& at) const {
+    Watchers watchers;
+    if (traces_.routing != nullptr && at.tp_rank == 0) {
+      watchers.routing.emplace(*traces_.routing);
+    }
+    if (traces_.times != nullptr) {
+      watchers.times.emplace(*traces_.times);
+    }
+    return watchers;
+  }
+
+  void gather(gpu::comm::Communicator& world, const Watchers& watchers) {
+    if (traces_.routing != nullptr) {
+      gather_routing(world, watchers.routing ? *watchers.routing : RoutingTrace({}, {}), *traces_.routing);
+    }
+    if (traces_.times != nullptr) {
+      const auto packed = gather_at_first(world, watchers.times->pack());
+      if (world.rank() == 0) {
+        traces_.times->unpack_ranks(packed);
+      }
+    }
+  }
+
   DeviceResult generate(gpu::comm::Communicator& world,
                         const std::vector<reference::Request>& own,
-                        const gpu::Scheduler::OnToken& on_token) {
-    const gpu::SchedulerOptions scheduling{.chunk_len = flags_.chunk_len, .num_drafts = flags_.num_drafts};
+                        const gpu::Scheduler::OnToken& on_token,
+                        const gpu::Scheduler::OnStep& on_step) {
+    const auto scheduling = scheduling_of(flags_);
     auto options = engine_options(flags_, weights_.config(), requests_, scheduling);
     options.layout = plan_.layout;
     options.num_micro_batches = flags_.num_micro_batches;
@@ -156,7 +216,7 @@ class RankRun {
     gpu::Engine engine(weights_, open_device({.device = flags_.device}, 1), options);
     clear_progress();
     gpu::Scheduler scheduler(engine, scheduling);
-    const auto reasons = scheduler.run(device_requests(own), on_token);
+    const auto reasons = scheduler.run(device_requests(own), on_token, on_step);
     return result_of(scheduler.stats(), reasons);
   }
 
@@ -164,6 +224,7 @@ class RankRun {
   model::ParallelPlan plan_;
   const model::WeightSource& weights_;
   const std::vector<reference::Request>& requests_;
+  const RankTraces& traces_;
   std::mutex mutex_;  // of stderr
 };
 
@@ -174,19 +235,13 @@ bool has_ranks(const InferFlags& flags, const model::ModelConfig& config) {
     return false;
   }
   check_one_gpu(flags.device);
-  for (const auto& [option, is_given] : {std::pair{"--trace", !flags.trace_file.empty()},
-                                         {"--trace-routing", !flags.routing_file.empty()},
-                                         {"--logprobs", flags.num_logprobs > 0}}) {
-    if (is_given) {
-      model::throw_input_error("{} goes with one rank (--tp, --dp and --pp 1)", option);
-    }
-  }
   return true;
 }
 
 std::optional<DeviceResult> run_on_ranks(const InferFlags& flags,
                                          const model::WeightSource& weights,
                                          const std::vector<reference::Request>& requests,
+                                         const RankTraces& traces,
                                          const std::function<reference::Generator::OnToken()>& listen,
                                          const reference::Generator::OnToken& on_token) {
   std::optional<DeviceResult> result;
@@ -200,14 +255,14 @@ std::optional<DeviceResult> run_on_ranks(const InferFlags& flags,
     gpu::comm::run_mpi_rank(
         {},
         [&](gpu::comm::Communicator& world) {
-          RankRun run(flags, layout_of(flags.layout, weights.config(), world.size()), weights, requests);
+          RankRun run(flags, layout_of(flags.layout, weights.config(), world.size()), weights, requests, traces);
           run_rank(run, world);
         },
         say);
     return result;
   }
   const model::ParallelLayout layout = layout_of(flags.layout, weights.config());
-  RankRun run(flags, layout, weights, requests);
+  RankRun run(flags, layout, weights, requests, traces);
   gpu::comm::run_thread_ranks(
       static_cast<int>(layout.num_ranks()), {}, [&](gpu::comm::Communicator& world) { run_rank(run, world); }, say);
   return result;

@@ -9,7 +9,18 @@
 
 namespace tools {
 
-// Collects the rows in memory: about 30 bytes for each choice of an expert.
+// One expert that a token visits.
+struct RoutedChoice {
+  int64_t step = 0;  // of the rank: steps of all ranks of a job are counted alike
+  int64_t layer = 0;
+  int64_t request = 0;
+  int64_t position = 0;
+  int32_t slot = 0;
+  int32_t expert = 0;
+  double weight = 0;
+};
+
+// Collects the choices in memory.
 class RoutingTrace : public reference::StepProbe {
  public:
   // `prompt_lens`: of each request; what lies before is prefill, the rest decode. `config_hash` goes into the header.
@@ -21,11 +32,20 @@ class RoutingTrace : public reference::StepProbe {
   }
   void see(const model::Op& op, const model::TensorView& value) override;
 
+  [[nodiscard]] const std::vector<RoutedChoice>& choices() const { return choices_; }
+  // Adds what other ranks saw, of layers or requests of their own: step by step, in a step layer by layer, in a layer first those that
+  // decode, then those that read their prompts, each by request: the order of one rank that has all requests in every step.
+  void merge(const std::vector<RoutedChoice>& others);
+
   // The file so far.
-  [[nodiscard]] const std::string& text() const { return text_; }
+  [[nodiscard]] std::string text() const;
 
  private:
-  std::string text_;
+  [[nodiscard]] bool is_prefill(const RoutedChoice& choice) const;
+
+  std::string header_;
+  std::vector<RoutedChoice> choices_;
+  int64_t num_steps_ = 0;
   std::vector<int64_t> prompt_lens_;
   std::vector<reference::RowOrigin> rows_;
   model::TensorView topk_ids_;

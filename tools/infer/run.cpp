@@ -162,6 +162,9 @@ void check_flags(const InferFlags& flags) {
   if (flags.thinking && !flags.chat && flags.batch_file.empty()) {
     model::throw_input_error("--thinking: a plain prompt has no chat format; add --chat");
   }
+  if (!flags.routing_file.empty() && flags.layout.sequence_parallel) {
+    model::throw_input_error("--trace-routing: with --sp no rank routes all tokens; leave one of them out");
+  }
   const model::Sampling& s = flags.sampling;
   for (const double value :
        {s.temperature, s.top_p, s.min_p, s.repetition_penalty, s.presence_penalty, s.frequency_penalty}) {
@@ -321,7 +324,12 @@ int run_infer(InferFlags flags) {
           return !(*heard)[request].stopped();
         };
       };
-      result = run_on_ranks(flags, *checkpoint.weights, requests, listen, on_token);
+      result = run_on_ranks(flags,
+                            *checkpoint.weights,
+                            requests,
+                            {.routing = routing_file ? &routing : nullptr, .times = trace ? &*trace : nullptr},
+                            listen,
+                            on_token);
       if (!result) {
         return kExitOk;  // the first rank is another process
       }
@@ -341,7 +349,8 @@ int run_infer(InferFlags flags) {
     }
   }
   if (routing_file) {
-    routing_file->write(std::as_bytes(std::span(routing.text())));
+    const std::string text = routing.text();
+    routing_file->write(std::as_bytes(std::span(text)));
     routing_file->commit();
   }
   if (flags.stats == "json") {

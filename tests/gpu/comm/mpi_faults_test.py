@@ -1,6 +1,5 @@
 """What becomes of an MPI job in which a rank throws, returns early, stalls, is stopped or killed: every other rank says so in one line,
 the job ends with exit status 2, and no process is left."""
-import concurrent.futures
 import os
 import pathlib
 import re
@@ -30,18 +29,19 @@ def processes_with(marker):
 
 
 class Job:
-    """One run of the program under mpirun; its name is in the command line of every process of it."""
+    """One run of the program under mpirun; its name is in the command line of every process of it. Rank 2 is the faulty one."""
 
-    def __init__(self, fault, collective=0):
+    def __init__(self, fault, collective=0, num_ranks=4):
         self.marker = f"job-{uuid.uuid4()}"
+        self.num_ranks = num_ranks
         self.process = subprocess.Popen(
-            [MPIEXEC, "-np", "4", PROGRAM, fault, str(collective), self.marker],
+            [MPIEXEC, "-np", str(num_ranks), PROGRAM, fault, str(collective), self.marker],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     def pids(self):
         """Of the ranks, which print them when they begin."""
         found = {}
-        while len(found) < 4:
+        while len(found) < self.num_ranks:
             line = self.process.stdout.readline()
             found.update({int(rank): int(pid) for rank, pid in re.findall(r"pid (\d) (\d+)", line)})
         return found
@@ -68,40 +68,48 @@ class Base(unittest.TestCase):
         self.assertEqual(processes_with(job.marker), [])
 
     def others_say(self, job, lines, pattern):
-        for rank in (0, 1, 3):
+        for rank in {*range(job.num_ranks)} - {2}:
             self.assertEqual(len(lines.get(rank, [])), 1, job.errors)
             self.assertRegex(lines[rank][0], rf"^rank {rank} of group world: ({pattern})", job.errors)
 
-    def jobs_end(self, faults):
-        """A job for each (fault, number of the collective), all at a time, since they wait more than they work."""
-        with concurrent.futures.ThreadPoolExecutor(max_workers=len(faults)) as pool:
-            results = list(pool.map(lambda fault: (job := Job(*fault), *job.end()), faults))
-        for (fault, number), (job, status, lines) in zip(faults, results):
-            with self.subTest(fault=fault, collective=COLLECTIVES[number], number=number):
-                self.assertEqual(status, 2, job.errors)
-                self.others_say(job, lines, {
-                    "throw": f"({COLLECTIVES[number]}|barrier).*: rank 2 of world failed: disk full$",
-                    "return": ".*rank 2 left before",
-                    "stall": NAMES_THE_LATE_ONE}[fault])
-                self.assertEqual(lines.get(2), ["disk full"] if fault == "throw" else None)
-                self.nothing_is_left_of(job)
+    def ended(self, job, fault, number):
+        """The job ended as this fault instead of that collective ends it."""
+        status, lines = job.end()
+        self.assertEqual(status, 2, job.errors)
+        self.others_say(job, lines, {
+            "throw": f"({COLLECTIVES[number]}|barrier).*: rank 2 of world failed: disk full$",
+            "return": ".*rank 2 left before",
+            "stall": NAMES_THE_LATE_ONE}[fault])
+        self.assertEqual(lines.get(2), ["disk full"] if fault == "throw" else None)
+        self.nothing_is_left_of(job)
 
 
 class FaultsOutsideAndInsideTest(Base):
+    """Jobs of three ranks, all at a time: they wait more than they work."""
+
+    INSIDE = [(fault, 0) for fault in ("throw", "return", "stall")]
+
+    @classmethod
+    def setUpClass(cls):
+        cls.jobs = {fault: Job(fault, number, 3) for fault, number in cls.INSIDE}
+        for outside, sent in (("stopped", signal.SIGSTOP), ("killed", signal.SIGKILL)):
+            cls.jobs[outside] = Job("outside", 0, 3)
+            os.kill(cls.jobs[outside].pids()[2], sent)
+
     def test_each_fault_ends_the_others(self):
-        self.jobs_end([("throw", 0), ("throw", COLLECTIVES.index("send/receive")), ("return", 0), ("stall", 0)])
+        for fault, number in self.INSIDE:
+            with self.subTest(fault=fault):
+                self.ended(self.jobs[fault], fault, number)
 
     def test_a_process_that_is_stopped_is_named_and_ended(self):
-        job = Job("outside")
-        os.kill(job.pids()[2], signal.SIGSTOP)
+        job = self.jobs["stopped"]
         status, lines = job.end()
         self.assertEqual(status, 2, job.errors)
         self.others_say(job, lines, NAMES_THE_LATE_ONE)
         self.nothing_is_left_of(job)
 
     def test_a_process_that_is_killed_ends_the_job(self):
-        job = Job("outside")
-        os.kill(job.pids()[2], signal.SIGKILL)
+        job = self.jobs["killed"]
         status, _ = job.end()
         self.assertNotEqual(status, 0)
         self.assertRegex(job.errors, r"process rank 2 with PID \d+ on node \S+ exited on signal 9")
@@ -111,7 +119,10 @@ class FaultsOutsideAndInsideTest(Base):
 class EveryCollectiveTest(Base):
     def test_each_fault_ends_the_others_in_every_collective(self):
         for fault in ("throw", "return", "stall"):
-            self.jobs_end([(fault, number) for number in range(len(COLLECTIVES))])
+            jobs = [Job(fault, number) for number in range(len(COLLECTIVES))]
+            for number, job in enumerate(jobs):
+                with self.subTest(fault=fault, collective=COLLECTIVES[number], number=number):
+                    self.ended(job, fault, number)
 
 
 if __name__ == "__main__":
