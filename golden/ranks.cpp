@@ -7,6 +7,7 @@
 #include <memory>
 #include <regex>
 #include <set>
+#include <utility>
 
 #include "golden/dump_files.hpp"
 #include "model/op_list.hpp"
@@ -73,92 +74,134 @@ struct Holding {
   const TensorView* tensor = nullptr;
 };
 
+// Of one tensor, what some ranks hold put together.
+struct Joined {
+  TensorView tensor;
+  std::vector<RankPiece> pieces;
+};
+
 class Gatherer {
  public:
-  Gatherer(const RankLayout& layout, GatheredDump& result) : layout_(layout), result_(result) {}
+  Gatherer(const RankLayout& layout, const RowOwners& row_owners, GatheredDump& result)
+      : layout_(layout), row_owners_(row_owners), result_(result) {}
 
-  // Joins what the ranks hold of one op. Experts are whole at whoever holds them; their rows are of all tokens of the ranks that share
-  // the experts.
+  // Joins what the ranks hold of one op. Experts are whole at whoever holds them, or cut like what tensor-parallel ranks share; the rows
+  // of whole ones are of all tokens of the ranks that share the experts.
   void gather(const std::string& name, const model::Op& op, const std::vector<Holding>& holdings) {
-    if (op.num_parts > 1 && layout_.ep > 1) {
-      std::vector<TensorView> groups;
-      std::vector<int64_t> ranks;
-      for (int64_t first = 0; first < layout_.stage_len(); first += layout_.ep) {
-        std::vector<Holding> group;
-        std::ranges::copy_if(holdings, std::back_inserter(group), [&](const Holding& h) {
-          const int64_t in_stage = h.rank % layout_.stage_len();
-          return first <= in_stage && in_stage < first + layout_.ep;
-        });
-        if (!group.empty()) {
-          groups.push_back(agreed(name, group));
-          ranks.push_back(group[0].rank);
-        }
-      }
-      result_.dump.tensors[name] = join(name, groups, ranks, 0);
-      return;
+    const auto owners = row_owners_ ? row_owners_(name, op) : std::vector<int64_t>();
+    const bool is_expert = op.num_parts > 1 && layout_.ep > 1 && layout_.ep >= layout_.tp;
+    const auto result = !owners.empty() ? by_rows(name, owners, holdings)
+                        : is_expert     ? by_groups(name, op, holdings, layout_.ep, true)
+                                        : by_groups(name, op, holdings, layout_.stage_len() / layout_.dp, false);
+    result_.dump.tensors[name] = result.tensor;
+    if (result.pieces.size() > 1 || is_expert) {
+      result_.origins[name] = result.pieces;
     }
-    std::vector<TensorView> groups;
-    std::vector<int64_t> group_ranks;
-    const int64_t group_len = layout_.stage_len() / layout_.dp;
-    for (int64_t dp_rank = 0; dp_rank < layout_.dp; ++dp_rank) {
-      std::vector<Holding> group;
-      std::ranges::copy_if(holdings, std::back_inserter(group), [&](const Holding& h) {
-        return h.rank % layout_.stage_len() / group_len == dp_rank;
-      });
-      if (!group.empty()) {  // a DP rank without tokens dumps nothing
-        groups.push_back(within_group(name, op, group));
-        group_ranks.push_back(group[0].rank);
-      }
-    }
-    result_.dump.tensors[name] = groups.size() == 1 ? groups[0] : join(name, groups, group_ranks, 0);
   }
 
  private:
-  TensorView within_group(const std::string& name, const model::Op& op, const std::vector<Holding>& group) {
+  // Groups of ranks of a stage have rows of their own. One without tokens dumps nothing.
+  Joined by_groups(const std::string& name,
+                   const model::Op& op,
+                   const std::vector<Holding>& holdings,
+                   int64_t group_len,
+                   bool is_expert) {
+    std::vector<Joined> groups;
+    for (int64_t first = 0; first < layout_.stage_len(); first += group_len) {
+      std::vector<Holding> group;
+      std::ranges::copy_if(holdings, std::back_inserter(group), [&](const Holding& h) {
+        const int64_t in_stage = h.rank % layout_.stage_len();
+        return first <= in_stage && in_stage < first + group_len;
+      });
+      if (!group.empty()) {
+        groups.push_back(is_expert ? agreed(name, group) : within_group(name, op, group));
+      }
+    }
+    return join(name, groups, 0);
+  }
+
+  Joined within_group(const std::string& name, const model::Op& op, const std::vector<Holding>& group) {
     const bool split = layout_.tp > 1 && model::is_cut_over_tensor_ranks(op) && group[0].tensor->shape.size() > 1 &&
                        group[0].tensor->shape[1] != op.shape[1];
     if (!split) {
       return agreed(name, group);
     }
-    std::vector<TensorView> pieces;
-    std::vector<int64_t> ranks;
+    std::vector<Joined> pieces;
     for (const Holding& holding : group) {
-      pieces.push_back(*holding.tensor);
-      ranks.push_back(holding.rank);
+      pieces.push_back({*holding.tensor, {{.rank = holding.rank}}});
     }
-    return join(name, pieces, ranks, 1);
+    return join(name, pieces, 1);
   }
 
-  TensorView join(const std::string& name,
-                  const std::vector<TensorView>& pieces,
-                  const std::vector<int64_t>& ranks,
-                  size_t dimension) {
-    RankOrigin origin{.dimension = dimension, .begins = {}, .ranks = ranks};
+  Joined join(const std::string& name, const std::vector<Joined>& parts, size_t dimension) {
+    if (parts.size() == 1) {
+      return parts[0];
+    }
+    std::vector<RankPiece> pieces;
     std::vector<const TensorView*> pointers;
     int64_t begin = 0;
-    for (size_t i = 0; i < pieces.size(); ++i) {
-      model::Shape expected = pieces[0].shape;
-      expected[dimension] = pieces[i].shape.size() > dimension ? pieces[i].shape[dimension] : 0;
-      if (pieces[i].shape != expected || pieces[i].dtype != pieces[0].dtype) {
+    for (const Joined& part : parts) {
+      const model::Shape& shape = part.tensor.shape;
+      model::Shape expected = parts[0].tensor.shape;
+      expected[dimension] = shape.size() > dimension ? shape[dimension] : 0;
+      if (shape != expected || part.tensor.dtype != parts[0].tensor.dtype) {
         model::throw_input_error("{}: rank {} holds {} {}, which does not fit rank {}'s {} {}",
                                  name,
-                                 ranks[i],
-                                 model::dtype_name(pieces[i].dtype),
-                                 model::shape_text(pieces[i].shape),
-                                 ranks[0],
-                                 model::dtype_name(pieces[0].dtype),
-                                 model::shape_text(pieces[0].shape));
+                                 part.pieces[0].rank,
+                                 model::dtype_name(part.tensor.dtype),
+                                 model::shape_text(shape),
+                                 parts[0].pieces[0].rank,
+                                 model::dtype_name(parts[0].tensor.dtype),
+                                 model::shape_text(parts[0].tensor.shape));
       }
-      origin.begins.push_back(begin);
-      begin += pieces[i].shape[dimension];
-      pointers.push_back(&pieces[i]);
+      for (RankPiece piece : part.pieces) {
+        (dimension == 0 ? piece.first_row : piece.first_column) += begin;
+        pieces.push_back(piece);
+      }
+      begin += shape[dimension];
+      pointers.push_back(&part.tensor);
     }
-    result_.origins[name] = std::move(origin);
-    return joined(pointers, dimension);
+    return {joined(pointers, dimension), std::move(pieces)};
+  }
+
+  // Each row from its owner, who has its own in this order. A row that the owner does not have is zero.
+  Joined by_rows(const std::string& name, const std::vector<int64_t>& owners, const std::vector<Holding>& holdings) {
+    std::map<int64_t, Holding> holding_of;  // by rank in the stage
+    std::map<int64_t, int64_t> num_taken;
+    for (const Holding& holding : holdings) {
+      holding_of[holding.rank % layout_.stage_len()] = holding;
+    }
+    const TensorView& first =
+        *std::ranges::max_element(holdings, {}, [](const Holding& h) { return h.tensor->shape[0]; })->tensor;
+    const size_t row_bytes = first.shape[0] == 0 ? 0 : first.bytes.size() / static_cast<size_t>(first.shape[0]);
+    auto bytes = std::make_shared<std::vector<std::byte>>();
+    std::vector<RankPiece> pieces;
+    for (const int64_t owner : owners) {
+      const int64_t row = num_taken[owner]++;
+      const auto found = holding_of.find(owner);
+      const bool has_row = found != holding_of.end() && row < found->second.tensor->shape[0];
+      pieces.push_back({.first_row = static_cast<int64_t>(pieces.size()),
+                        .rank = found != holding_of.end() ? found->second.rank : owner});
+      if (has_row) {
+        const auto part = found->second.tensor->bytes.subspan(static_cast<size_t>(row) * row_bytes, row_bytes);
+        bytes->insert(bytes->end(), part.begin(), part.end());
+      } else {
+        bytes->resize(bytes->size() + row_bytes);
+        disagree(name, pieces.back().rank, "lacks a row that the routing gives it");
+      }
+    }
+    for (const auto& [rank, holding] : holding_of) {
+      if (holding.tensor->shape[0] > num_taken[rank]) {
+        disagree(name, holding.rank, "holds a row that the routing gives to others");
+      }
+    }
+    model::Shape shape = first.shape;
+    shape[0] = static_cast<int64_t>(owners.size());
+    return {{first.dtype, std::move(shape), *bytes, bytes}, std::move(pieces)};
   }
 
   // Replicas must agree. The rank that differs from most is named; of two, the later one.
-  TensorView agreed(const std::string& name, const std::vector<Holding>& holdings) {
+  Joined agreed(const std::string& name, const std::vector<Holding>& holdings) {
     size_t best = 0;
     int64_t most = 0;
     for (size_t i = 0; i < holdings.size(); ++i) {
@@ -171,15 +214,34 @@ class Gatherer {
     }
     for (const Holding& holding : holdings) {
       if (!same_bits(*holding.tensor, *holdings[best].tensor)) {
-        result_.disagreements.emplace(name, holding.rank);
+        disagree(name, holding.rank, "holds other values than the other replicas");
       }
     }
-    return *holdings[best].tensor;
+    return {*holdings[best].tensor, {{.rank = holdings[0].rank}}};
+  }
+
+  void disagree(const std::string& name, int64_t rank, const std::string& what) {
+    result_.disagreements.emplace(name, RankDisagreement{rank, fmt::format("rank {} {}", rank, what)});
   }
 
   const RankLayout& layout_;
+  const RowOwners& row_owners_;
   GatheredDump& result_;
 };
+
+// The piece that an element lies in.
+int64_t rank_of(const std::vector<RankPiece>& pieces, const model::Shape& coordinate) {
+  const int64_t row = !coordinate.empty() ? coordinate[0] : 0;
+  const int64_t column = coordinate.size() > 1 ? coordinate[1] : 0;
+  const RankPiece* last = &pieces[0];
+  for (const RankPiece& piece : pieces) {
+    if (piece.first_row <= row && piece.first_column <= column &&
+        std::pair(piece.first_row, piece.first_column) >= std::pair(last->first_row, last->first_column)) {
+      last = &piece;
+    }
+  }
+  return last->rank;
+}
 
 }  // namespace
 
@@ -246,7 +308,8 @@ std::vector<Dump> read_ranks(const std::filesystem::path& directory,
 GatheredDump gather_ranks(const RankLayout& layout,
                           const std::vector<Dump>& ranks,
                           const model::ModelConfig& config,
-                          const std::vector<Case>& cases) {
+                          const std::vector<Case>& cases,
+                          const RowOwners& row_owners) {
   CHECK_EQ(static_cast<int64_t>(ranks.size()), layout.world_size());
   std::map<std::string, std::vector<Holding>> holdings;
   GatheredDump result;
@@ -256,7 +319,7 @@ GatheredDump gather_ranks(const RankLayout& layout,
     }
     result.dump.unused.insert(result.dump.unused.end(), ranks[rank].unused.begin(), ranks[rank].unused.end());
   }
-  Gatherer gatherer(layout, result);
+  Gatherer gatherer(layout, row_owners, result);
   for (const Case& step : cases) {
     const auto ops = ops_of(config, cases, step);
     for (const auto& [name, held] : holdings) {
@@ -278,17 +341,13 @@ void assign_ranks(const GatheredDump& gathered, Verdict& verdict) {
     const std::string name = op.case_name + "/" + op.op;
     if (const auto replica = gathered.disagreements.find(name); replica != gathered.disagreements.end()) {
       op.status = OpStatus::kDiverged;
-      op.rank = replica->second;
+      op.rank = replica->second.rank;
       if (!op.divergence) {
         op.divergence = Divergence{.op = op.op, .case_name = op.case_name};
       }
-      op.divergence->reason = fmt::format("rank {} holds other values than the other replicas", replica->second);
+      op.divergence->reason = replica->second.reason;
     } else if (const auto found = gathered.origins.find(name); found != gathered.origins.end() && op.divergence) {
-      const RankOrigin& origin = found->second;
-      const auto& coordinate = op.divergence->coordinate;
-      const int64_t index = coordinate.size() > origin.dimension ? coordinate[origin.dimension] : 0;
-      const auto after = std::ranges::upper_bound(origin.begins, index);
-      op.rank = origin.ranks[static_cast<size_t>(after - origin.begins.begin()) - 1];
+      op.rank = rank_of(found->second, op.divergence->coordinate);
     }
     if (op.divergence) {
       op.divergence->rank = op.rank;

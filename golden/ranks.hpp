@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <string>
 #include <string_view>
@@ -11,6 +12,7 @@
 #include "golden/formats.hpp"
 #include "golden/verdict.hpp"
 #include "model/config.hpp"
+#include "model/op_list.hpp"
 
 namespace golden {
 
@@ -39,27 +41,38 @@ std::vector<Dump> read_ranks(const std::filesystem::path& directory,
                              const model::ModelConfig& config,
                              const std::vector<Case>& cases);
 
-// Where a joined tensor came from.
-struct RankOrigin {
-  size_t dimension = 0;         // along which it was joined
-  std::vector<int64_t> begins;  // first index of each piece
-  std::vector<int64_t> ranks;   // who held it
+// A piece of a joined tensor: where it begins along the first two dimensions, and who held it.
+struct RankPiece {
+  int64_t first_row = 0;
+  int64_t first_column = 0;
+  int64_t rank = 0;
+};
+
+// What ranks hold that cannot all be right, and who is to blame.
+struct RankDisagreement {
+  int64_t rank = 0;
+  std::string reason = {};
 };
 
 struct GatheredDump {
   Dump dump;
-  std::map<std::string, RankOrigin> origins;     // "<case>/<op>" of joined tensors and of experts
-  std::map<std::string, int64_t> disagreements;  // replicas that differ: the rank that stands alone (or comes later)
+  std::map<std::string, std::vector<RankPiece>> origins;  // "<case>/<op>" of joined tensors and of experts
+  // Replicas that differ: the rank that stands alone (or comes later). Rows that a rank has too few or too many of.
+  std::map<std::string, RankDisagreement> disagreements;
 };
+
+// The rank of a stage that has each row of a tensor ("<case>/<op>"; an expert's part finds its grouped op), where ranks have rows as no
+// layout says. Empty: as the layout says.
+using RowOwners = std::function<std::vector<int64_t>(const std::string& name, const model::Op& op)>;
 
 // `ranks`: the dump of each rank in our names. Throws InputError when shards do not add up to the op's shape.
 GatheredDump gather_ranks(const RankLayout& layout,
                           const std::vector<Dump>& ranks,
                           const model::ModelConfig& config,
-                          const std::vector<Case>& cases);
+                          const std::vector<Case>& cases,
+                          const RowOwners& row_owners = {});
 
-// Names the rank in every result: of the worst element of a diverged op, and of a replica that differs from the others, which makes
-// its op diverge.
+// Names the rank in every result: of the worst element of a diverged op, and of a disagreement, which makes its op diverge.
 void assign_ranks(const GatheredDump& gathered, Verdict& verdict);
 
 }  // namespace golden

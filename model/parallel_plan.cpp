@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 #include <string_view>
+#include <utility>
 
 #include "model/check.hpp"
 
@@ -45,7 +47,7 @@ IndexRange part_of(int64_t num_items, int64_t num_parts, int64_t part) {
   return {first(part), first(part + 1)};
 }
 
-void check_layout(const ModelConfig& config, const ParallelLayout& layout) {
+void check_layout(const ModelConfig& config, const ParallelLayout& layout, bool has_slots) {
   for (const auto& [name, degree] :
        {std::pair{"tp", layout.tp}, {"ep", layout.ep}, {"pp", layout.pp}, {"dp", layout.dp}}) {
     if (degree < 1 || degree > kMaxRanks) {
@@ -59,7 +61,7 @@ void check_layout(const ModelConfig& config, const ParallelLayout& layout) {
   if (layout.pp > config.num_hidden_layers) {
     throw_input_error("layout: pp {} exceeds the {} layers", layout.pp, config.num_hidden_layers);
   }
-  if (layout.ep > std::max<int64_t>(config.n_routed_experts, 1)) {
+  if (!has_slots && layout.ep > std::max<int64_t>(config.n_routed_experts, 1)) {
     throw_input_error("layout: ep {} exceeds the {} routed experts", layout.ep, config.n_routed_experts);
   }
   if (layout.ep < layout.tp ? layout.tp % layout.ep != 0
@@ -72,6 +74,38 @@ void check_layout(const ModelConfig& config, const ParallelLayout& layout) {
   }
   if (layout.sequence_parallel && layout.tp == 1) {
     throw_input_error("layout: sequence_parallel needs tp above 1");
+  }
+}
+
+void check_slots(const ModelConfig& config, const ParallelLayout& layout, const ExpertSlots& expert_of_slot) {
+  const int64_t num_layers = config.num_hidden_layers + config.num_nextn_predict_layers;
+  if (static_cast<int64_t>(expert_of_slot.size()) != num_layers) {
+    throw_input_error("placement: {} layers, expected {}, MTP layers included", expert_of_slot.size(), num_layers);
+  }
+  size_t num_slots = 0;
+  for (int64_t layer = 0; layer < num_layers; ++layer) {
+    const auto& slots = expert_of_slot[static_cast<size_t>(layer)];
+    if (!config.is_moe_layer(layer)) {
+      continue;
+    }
+    num_slots = num_slots == 0 ? slots.size() : num_slots;
+    if (slots.size() != num_slots || slots.empty() || static_cast<int64_t>(slots.size()) % layout.ep != 0) {
+      throw_input_error("placement: layer {} has {} slots: expected as many in every layer, and a multiple of ep {}",
+                        layer,
+                        slots.size(),
+                        layout.ep);
+    }
+    std::vector<bool> is_hosted(static_cast<size_t>(config.n_routed_experts));
+    for (const int64_t expert : slots) {
+      if (expert < 0 || expert >= config.n_routed_experts) {
+        throw_input_error(
+            "placement: layer {} has expert {}: expected 0 to {}", layer, expert, config.n_routed_experts - 1);
+      }
+      is_hosted[static_cast<size_t>(expert)] = true;
+    }
+    if (const auto missing = std::ranges::find(is_hosted, false); missing != is_hosted.end()) {
+      throw_input_error("placement: layer {} has no slot for expert {}", layer, missing - is_hosted.begin());
+    }
   }
 }
 
@@ -142,6 +176,18 @@ IndexRange ParallelPlan::experts(int64_t ep_rank) const {
   return part_of(config.n_routed_experts, layout.ep, ep_rank);
 }
 
+std::vector<int64_t> ParallelPlan::hosted_experts(int64_t layer, int64_t ep_rank) const {
+  if (expert_of_slot.empty()) {
+    const IndexRange own = experts(ep_rank);
+    std::vector<int64_t> hosted(static_cast<size_t>(own.end - own.begin));
+    std::iota(hosted.begin(), hosted.end(), own.begin);
+    return hosted;
+  }
+  const auto& slots = expert_of_slot.at(static_cast<size_t>(layer));
+  const int64_t num_own = static_cast<int64_t>(slots.size()) / layout.ep;
+  return {slots.begin() + ep_rank * num_own, slots.begin() + (ep_rank + 1) * num_own};
+}
+
 std::optional<TensorSlice> ParallelPlan::slice(int64_t tensor_idx, int64_t rank) const {
   CHECK(0 <= tensor_idx && tensor_idx < static_cast<int64_t>(tensors.size()));
   const CatalogTensor& tensor = tensors[static_cast<size_t>(tensor_idx)];
@@ -163,8 +209,8 @@ std::optional<TensorSlice> ParallelPlan::slice(int64_t tensor_idx, int64_t rank)
     return std::nullopt;
   }
   if (tensor.expert >= 0) {
-    const IndexRange own = experts(at.ep_rank);
-    if (tensor.expert < own.begin || tensor.expert >= own.end) {
+    const auto own = hosted_experts(tensor.layer, at.ep_rank);
+    if (std::ranges::find(own, tensor.expert) == own.end()) {
       return std::nullopt;
     }
   }
@@ -212,9 +258,36 @@ bool is_cut_over_tensor_ranks(const Op& op) {
   }
 }
 
-ParallelPlan parallel_plan(const ModelConfig& config, const ParallelLayout& layout) {
-  check_layout(config, layout);
-  ParallelPlan plan{.config = config, .layout = layout, .tensors = tensor_catalog(config), .splits = {}};
+bool is_cut_over_rows(const Op& op) {
+  const auto ends_with_one_of = [&](std::initializer_list<const char*> suffixes) {
+    return std::ranges::any_of(suffixes, [&](const char* suffix) { return op.id.ends_with(suffix); });
+  };
+  switch (op.kind) {
+    case OpKind::kResidualAdd:
+    case OpKind::kRouterLogits:
+    case OpKind::kRouterScores:
+    case OpKind::kRouterGroups:
+    case OpKind::kRouterExperts:
+    case OpKind::kRouterWeights:
+    case OpKind::kCombine:
+    case OpKind::kMoeOutput:
+    case OpKind::kLayerOutput: return true;
+    case OpKind::kRmsNorm: return ends_with_one_of({".attn_norm", ".ffn_norm", "final_norm", ".norm"});
+    case OpKind::kLinear: return ends_with_one_of({".o_proj", ".ffn", ".moe.shared"});
+    default: return false;
+  }
+}
+
+ParallelPlan parallel_plan(const ModelConfig& config, const ParallelLayout& layout, ExpertSlots expert_of_slot) {
+  check_layout(config, layout, !expert_of_slot.empty());
+  if (!expert_of_slot.empty()) {
+    check_slots(config, layout, expert_of_slot);
+  }
+  ParallelPlan plan{.config = config,
+                    .layout = layout,
+                    .tensors = tensor_catalog(config),
+                    .splits = {},
+                    .expert_of_slot = std::move(expert_of_slot)};
   for (const CatalogTensor& tensor : plan.tensors) {
     const SplitRule* rule = find_rule(tensor.name);
     if (rule == nullptr) {

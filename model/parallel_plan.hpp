@@ -60,17 +60,24 @@ struct TensorSlice {
   bool operator==(const TensorSlice&) const = default;
 };
 
+// The routed experts of a stage in slots, layer by layer (MTP layers included; empty where a layer has none): as many slots on each EP
+// rank, rank 0's first. An expert is in one slot or in several, which are copies of it.
+using ExpertSlots = std::vector<std::vector<int64_t>>;
+
 struct ParallelPlan {
   ModelConfig config;
   ParallelLayout layout;
   std::vector<CatalogTensor> tensors;  // the catalogue
   std::vector<TensorSplit> splits;     // of every tensor
+  ExpertSlots expert_of_slot = {};     // empty: every expert once, as experts() says
 
   [[nodiscard]] RankPlace place(int64_t rank) const;
   // Layers of a stage, MTP layers (ids from num_hidden_layers) included.
   [[nodiscard]] IndexRange stage_layers(int64_t stage) const;
-  // Expert e belongs to EP rank floor(e * ep / n_routed_experts).
+  // Without slots: expert e belongs to EP rank floor(e * ep / n_routed_experts).
   [[nodiscard]] IndexRange experts(int64_t ep_rank) const;
+  // By slot, with slots or without; twice where a rank has two copies.
+  [[nodiscard]] std::vector<int64_t> hosted_experts(int64_t layer, int64_t ep_rank) const;
   // Empty when the rank has no part of the tensor.
   [[nodiscard]] std::optional<TensorSlice> slice(int64_t tensor_idx, int64_t rank) const;
   [[nodiscard]] std::vector<TensorSlice> slices(int64_t rank) const;
@@ -82,9 +89,12 @@ struct ParallelPlan {
 // True if a tensor-parallel rank computes only its part of the op's output, along the second dimension (heads, or columns), before it
 // reduces anything; else all of it.
 bool is_cut_over_tensor_ranks(const Op& op);
+// True if a sequence-parallel rank computes only its rows of the op's output.
+bool is_cut_over_rows(const Op& op);
 
-// Throws InputError when the layout is not possible: a degree below 1, more stages than layers, more EP ranks than experts, heads
+// Throws InputError when the layout is not possible: a degree below 1, more stages than layers, more EP ranks than experts or slots, heads
 // or rows that do not divide, an FP8 tensor cut inside a 128x128 block. The message names tensor, dimension, extent and degree.
-ParallelPlan parallel_plan(const ModelConfig& config, const ParallelLayout& layout);
+// Likewise for slots that do not divide over the EP ranks, differ in number from layer to layer, or leave an expert out.
+ParallelPlan parallel_plan(const ModelConfig& config, const ParallelLayout& layout, ExpertSlots expert_of_slot = {});
 
 }  // namespace model

@@ -1,4 +1,4 @@
-// A computed placement in the files that serving engines read.
+// A computed placement in the files that serving engines read, and back.
 #pragma once
 
 #include <filesystem>
@@ -18,5 +18,9 @@ std::string sglang_expert_location(const std::vector<Placement>& layers, int64_t
 // "device_expert": [...]}]}]}, MoE layers only. vLLM itself computes its placement and reads none; it takes the same number of slots as
 // --eplb-config num_redundant_experts. Throws InputError for an empty slot.
 std::string vllm_expert_map(const std::vector<Placement>& layers);
+
+// The expert in each slot, rank 0's slots first, of the last `num_moe_layers` layers of either file, told apart by its names. What they
+// mean is not checked beyond being whole numbers. Throws InputError that names the file, the place and what was expected there.
+std::vector<std::vector<int64_t>> read_expert_slots(const std::filesystem::path& path, int64_t num_moe_layers);
 
 }  // namespace simulator

@@ -190,6 +190,7 @@ golden::GatheredDump run_device(const VerifyFlags& flags,
   const EngineDumpJob job{.cases = cases,
                           .fp8_cache = flags.device.kv == "fp8",
                           .layout = layout,
+                          .expert_of_slot = expert_slots_of(flags.ranks, weights.config(), layout),
                           .on_progress = show_progress,
                           .on_plan = [&](const std::string& plan) {
                             if (!flags.json) {

@@ -31,22 +31,30 @@ int64_t TokenExchange::message_bytes() const {
   return token_bytes() + format_.k * int64_t{sizeof(int32_t)};
 }
 
-void TokenExchange::dispatch(const Tokens& tokens, const Received& received) {
+void TokenExchange::dispatch(const Tokens& tokens, const ExpertPlacement& placement, const Received& received) {
   const auto num_ranks = static_cast<size_t>(ranks_.size());
   const int64_t k = format_.k;
+  num_slots_ = tokens.count * k;
+  std::vector<int32_t> places(static_cast<size_t>(num_slots_), -1);
+  for (int64_t slot = 0; slot < num_slots_; ++slot) {
+    const int32_t expert = tokens.topk_ids[slot];
+    if (expert >= 0 && expert < placement.num_experts()) {
+      places[static_cast<size_t>(slot)] = placement.place(expert, slot / k, ranks_.rank());
+    }
+  }
   std::vector<std::byte> outgoing;
   std::vector<int64_t> num_sent(num_ranks);
   for (size_t rank = 0; rank < num_ranks; ++rank) {
-    const int64_t first = format_.first_expert[rank];
-    const int64_t end = format_.first_expert[rank + 1];
+    const auto first = static_cast<int32_t>(rank) % placement.num_ranks * placement.slots_per_rank;
+    const int32_t end = first + placement.slots_per_rank;
     sent_slots_[rank].clear();
     for (int64_t token = 0; token < tokens.count; ++token) {
       std::vector<int32_t> experts(static_cast<size_t>(k), -1);
       bool goes_there = false;
       for (int64_t slot = 0; slot < k; ++slot) {
-        const int32_t expert = tokens.topk_ids[token * k + slot];
-        if (expert >= first && expert < end) {
-          experts[static_cast<size_t>(slot)] = static_cast<int32_t>(expert - first);
+        const int32_t place = places[static_cast<size_t>(token * k + slot)];
+        if (place >= first && place < end) {
+          experts[static_cast<size_t>(slot)] = place - first;
           sent_slots_[rank].push_back(token * k + slot);
           goes_there = true;
         }
@@ -120,9 +128,11 @@ void TokenExchange::give_back(const std::byte* expert_rows, const int32_t* row_o
   std::vector<std::byte> incoming(static_cast<size_t>(sum(num_returned) * len));
   ranks_.all_to_all(outgoing.data(), times(num_sent, len), incoming.data(), times(num_returned, len), Element::kByte);
   const std::byte* from = incoming.data();
-  for (const auto& slots : sent_slots_) {
-    for (const int64_t slot : slots) {
-      std::memcpy(returned + slot * len, from, static_cast<size_t>(len));
+  const size_t ranks_per_slice = num_ranks / static_cast<size_t>(format_.num_slices);
+  for (size_t rank = 0; rank < num_ranks; ++rank) {
+    std::byte* const slice = returned + static_cast<int64_t>(rank / ranks_per_slice) * num_slots_ * len;
+    for (const int64_t slot : sent_slots_[rank]) {
+      std::memcpy(slice + slot * len, from, static_cast<size_t>(len));
       from += len;
     }
   }

@@ -39,6 +39,28 @@ model::Workload workload_of(const StepInput& input, const MtpInput* mtp) {
   return workload;
 }
 
+// Micro-batch b of n: consecutive sequences with their tokens and head rows.
+StepInput micro_batch(const StepInput& input, int64_t b, int64_t n) {
+  const auto first_of = [&](int64_t part) { return static_cast<int64_t>(input.sequences.size()) * part / n; };
+  StepInput part;
+  int64_t first_row = 0;
+  for (int64_t s = 0; s < first_of(b); ++s) {
+    first_row += input.sequences[static_cast<size_t>(s)].num_new;
+  }
+  int64_t end_row = first_row;
+  for (int64_t s = first_of(b); s < first_of(b + 1); ++s) {
+    part.sequences.push_back(input.sequences[static_cast<size_t>(s)]);
+    end_row += part.sequences.back().num_new;
+  }
+  part.tokens.assign(input.tokens.begin() + first_row, input.tokens.begin() + end_row);
+  for (const int32_t row : input.head_rows) {
+    if (row >= first_row && row < end_row) {
+      part.head_rows.push_back(static_cast<int32_t>(row - first_row));
+    }
+  }
+  return part;
+}
+
 }  // namespace
 
 Engine::Engine(const model::WeightSource& source, std::unique_ptr<Backend> backend, const EngineOptions& options)
@@ -49,7 +71,7 @@ Engine::Engine(const model::WeightSource& source, std::unique_ptr<Backend> backe
                              config_.quantization->block_rows,
                              config_.quantization->block_cols);
   }
-  const model::ParallelPlan layout = model::parallel_plan(config_, options.layout);
+  const model::ParallelPlan layout = model::parallel_plan(config_, options.layout, options.expert_of_slot);
   CHECK_EQ(layout.layout.num_ranks(), options.world != nullptr ? options.world->size() : 1);
   shard_ = shard_of(layout, rank());
   const model::ShardedSource own_weights(source, layout, rank());
@@ -129,16 +151,17 @@ void Engine::check_input(const StepInput& input) const {
   }
   CHECK(num_prefill_keys <= limits.max_prefill_keys);
   CHECK_EQ(num_rows, static_cast<int64_t>(input.tokens.size()));
-  CHECK((num_rows >= 1 || options_.layout.dp > 1) && num_rows <= limits.max_rows);
+  CHECK((num_rows >= 1 || options_.layout.dp > 1 || options_.num_micro_batches > 1) && num_rows <= limits.max_rows);
   CHECK(static_cast<int64_t>(input.sequences.size()) <= limits.max_sequences);
   CHECK(static_cast<int64_t>(input.head_rows.size()) <= limits.max_head_rows);
 }
 
-// padded: the shape of a graph, the same for every step that fits into it.
-StepShape Engine::shape_of(const StepInput& input, bool padded) const {
+StepShape Engine::shape_of(const StepInput& input, bool padded, int64_t first_row, int64_t first_head_row) const {
   const StepLimits& limits = options_.limits;
   StepShape shape{.num_rows = static_cast<int64_t>(input.tokens.size()),
-                  .num_head_rows = static_cast<int64_t>(input.head_rows.size())};
+                  .num_head_rows = static_cast<int64_t>(input.head_rows.size()),
+                  .first_row = first_row,
+                  .first_head_row = first_head_row};
   for (const StepSequence& sequence : input.sequences) {
     const int64_t num_keys = sequence.num_cached + sequence.num_new;
     if (sequence.prefills) {
@@ -152,9 +175,9 @@ StepShape Engine::shape_of(const StepInput& input, bool padded) const {
     }
   }
   if (padded) {
-    shape.num_rows = next_power_of_two(shape.num_rows, limits.max_rows);
+    shape.num_rows = next_power_of_two(shape.num_rows, limits.max_rows - first_row);
     shape.num_decode_rows = shape.num_rows;
-    shape.num_head_rows = next_power_of_two(shape.num_head_rows, limits.max_head_rows);
+    shape.num_head_rows = next_power_of_two(shape.num_head_rows, limits.max_head_rows - first_head_row);
     shape.num_decoding = next_power_of_two(shape.num_decoding, limits.max_sequences);
     shape.num_decode_splits = shape.num_decoding * limits.max_splits();
   }
@@ -226,13 +249,13 @@ void Engine::upload(const StepInput& input, const MtpInput* mtp, const StepShape
   send(workspace_->head_rows, s.head_rows);
 }
 
-void Engine::launch(const StepInput& input, const MtpInput* mtp, const Watch& watch) {
+void Engine::launch(
+    const StepInput& input, const MtpInput* mtp, const Watch& watch, int64_t first_row, int64_t first_head_row) {
   check_input(input);
   const bool is_watched = watch.probe != nullptr || watch.times != nullptr;
   const bool captured = options_.use_graphs && !is_watched &&
                         std::ranges::none_of(input.sequences, [](const StepSequence& s) { return s.prefills; });
-  const StepShape shape = shape_of(input, captured);
-  num_head_rows_ = static_cast<int64_t>(input.head_rows.size());
+  const StepShape shape = shape_of(input, captured, first_row, first_head_row);
   backend_->synchronize();  // the device has read the last step's inputs
   upload(input, mtp, shape);
   const auto launch_all = [&] {
@@ -261,21 +284,31 @@ void Engine::launch(const StepInput& input, const MtpInput* mtp, const Watch& wa
   observer_->leave_step();
 }
 
-void Engine::run(const StepInput& input, const MtpInput* mtp, const Watch& watch) {
-  launch(input, mtp, watch);
+void Engine::finish(const StepInput& input) {
+  num_head_rows_ = static_cast<int64_t>(input.head_rows.size());
   if (options_.world != nullptr) {
-    backend_
-        ->synchronize();  // others wait for what this rank sends, also where it wants nothing of the step for itself
+    backend_->synchronize();
   }
 }
 
 void Engine::run_main(const StepInput& input, const Watch& watch) {
-  run(input, nullptr, watch);
+  const int64_t num_parts = watch.probe != nullptr ? 1 : options_.num_micro_batches;
+  CHECK(std::ranges::is_sorted(input.head_rows));
+  int64_t first_row = 0;
+  int64_t first_head_row = 0;
+  for (int64_t b = 0; b < num_parts; ++b) {
+    const StepInput part = micro_batch(input, b, num_parts);
+    launch(part, nullptr, watch, first_row, first_head_row);
+    first_row += static_cast<int64_t>(part.tokens.size());
+    first_head_row += static_cast<int64_t>(part.head_rows.size());
+  }
+  finish(input);
 }
 
 void Engine::run_mtp(const MtpInput& mtp, const StepInput& input, const Watch& watch) {
   CHECK_EQ(mtp.state_rows.size(), input.tokens.size());
-  run(input, &mtp, watch);
+  launch(input, &mtp, watch);
+  finish(input);
 }
 
 std::vector<float> Engine::logits() {

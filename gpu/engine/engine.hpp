@@ -31,9 +31,11 @@ struct EngineOptions {
   bool ue8m0_scales = false;  // activation scales are powers of two
   bool fp8_cache = false;     // the latent cache in FlashMLA's FP8 form
   model::ParallelLayout layout = {};
+  model::ExpertSlots expert_of_slot = {};  // where the routed experts and their copies lie; empty: in order
   comm::Communicator* world =
-      nullptr;              // the layout's ranks in the order of its plan; must outlive the engine; null: one rank
-  bool use_graphs = false;  // steps in which every sequence decodes are captured once for each padded shape
+      nullptr;  // the layout's ranks in the order of its plan; must outlive the engine; null: one rank
+  int64_t num_micro_batches = 1;  // that the sequences of a step are split into, so that stages work at the same time
+  bool use_graphs = false;        // steps in which every sequence decodes are captured once for each padded shape
   std::function<void(const std::string& text)> on_plan = {};  // the memory plan, before anything is allocated
   WeightLoader::OnProgress on_progress = {};
 };
@@ -66,7 +68,7 @@ class Engine {
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  // Appends the new rows to the cache and leaves the logits of head_rows.
+  // Appends the new rows to the cache and leaves the logits of head_rows, which ascend. A step that a probe watches is one micro-batch.
   void run_main(const StepInput& input, const Watch& watch = {});
   void run_mtp(const MtpInput& mtp, const StepInput& input, const Watch& watch = {});
 
@@ -107,10 +109,19 @@ class Engine {
   };
 
   void check_input(const StepInput& input) const;
-  [[nodiscard]] StepShape shape_of(const StepInput& input, bool padded) const;
+  // Padded: the shape of a graph, the same for every step that fits into it. `first_row`: as in the result.
+  [[nodiscard]] StepShape shape_of(const StepInput& input,
+                                   bool padded,
+                                   int64_t first_row,
+                                   int64_t first_head_row) const;
   void upload(const StepInput& input, const MtpInput* mtp, const StepShape& shape);
-  void launch(const StepInput& input, const MtpInput* mtp, const Watch& watch);
-  void run(const StepInput& input, const MtpInput* mtp, const Watch& watch);
+  void launch(const StepInput& input,
+              const MtpInput* mtp,
+              const Watch& watch,
+              int64_t first_row = 0,
+              int64_t first_head_row = 0);
+  // Of a step that was launched: others wait for what this rank sends, also where it wants nothing of the step for itself.
+  void finish(const StepInput& input);
 
   [[nodiscard]] int rank() const { return options_.world != nullptr ? options_.world->rank() : 0; }
 

@@ -1,12 +1,14 @@
 #include "gpu/engine/forward.hpp"
 
 #include <algorithm>
+#include <vector>
 
 #include "gpu/engine/rotation.hpp"
 #include "gpu/kernels/add_parts.cuh"
 #include "gpu/kernels/bf16_linear.cuh"
 #include "gpu/kernels/embed.cuh"
 #include "gpu/kernels/fp8_linear.cuh"
+#include "gpu/kernels/quantize_rows.cuh"
 #include "gpu/kernels/rms_norm.cuh"
 #include "gpu/kernels/swiglu.cuh"
 
@@ -35,20 +37,43 @@ Forward::Forward(const model::ModelConfig& config,
       observer_(observer) {}
 
 void Forward::norm(const bf16* gain, bool adds_residual, bool quantizes, bf16* out, int64_t rows) {
-  const bool fp8 = quantizes && config_.quantization.has_value();
-  backend_.launch(RmsNormArguments{.x = ws_.x,
-                                   .residual = adds_residual ? ws_.residual : nullptr,
+  const bool fp8 = quantizes && config_.quantization.has_value() && !shard_.sequence_parallel;
+  const auto [first_row, count] = shard_.stream_rows(rows);
+  const int64_t first = first_row * config_.hidden_size;
+  backend_.launch(RmsNormArguments{.x = ws_.x + first,
+                                   .residual = adds_residual ? ws_.residual + first : nullptr,
                                    .gain = gain,
-                                   .residual_out = adds_residual ? ws_.residual : nullptr,
-                                   .normed = out,
+                                   .residual_out = adds_residual ? ws_.residual + first : nullptr,
+                                   .normed = out + first,
                                    .codes = fp8 ? ws_.codes : nullptr,
                                    .scales = fp8 ? ws_.scales : nullptr,
-                                   .num_tokens = rows,
+                                   .num_tokens = count,
                                    .x_stride = config_.hidden_size,
                                    .scale_stride = rows,
                                    .hidden = static_cast<int>(config_.hidden_size),
                                    .epsilon = static_cast<float>(config_.rms_norm_eps),
                                    .scale_format = scale_format_});
+}
+
+void Forward::join_rows(bf16* values, int64_t rows) {
+  if (shard_.sequence_parallel) {
+    const int64_t len = shard_.share_len(rows) * config_.hidden_size;
+    ranks_.tp->all_gather(values + shard_.tp_rank * len, values, len, comm::Element::kBf16);
+  }
+}
+
+// What travels is BF16; each rank quantises all rows for itself.
+void Forward::join_normed(int64_t rows) {
+  join_rows(ws_.normed, rows);
+  if (shard_.sequence_parallel && config_.quantization) {
+    backend_.launch(QuantizeRowsArguments{.x = ws_.normed,
+                                          .codes = ws_.codes,
+                                          .scales = ws_.scales,
+                                          .num_rows = rows,
+                                          .scale_stride = rows,
+                                          .row_len = static_cast<int>(config_.hidden_size),
+                                          .scale_format = scale_format_});
+  }
 }
 
 void Forward::bf16_linear(const LinearWeight& weight, const bf16* x, float* y_f32, bf16* y_bf16, int64_t rows) {
@@ -94,10 +119,22 @@ void Forward::shared_linear(const LinearWeight& weight, const bf16* x, bf16* y, 
     return;
   }
   linear(weight, x, nullptr, rows, ws_.own_sums);
-  const int64_t count = rows * weight.out_dim;
-  ranks_.tp->all_gather(ws_.own_sums, ws_.all_sums, count, comm::Element::kF32);
-  backend_.launch(
-      AddPartsArguments{.parts = ws_.all_sums, .sum = y, .count = count, .num_parts = static_cast<int>(shard_.tp)});
+  const auto own = shard_.stream_rows(rows);
+  const int64_t count = own.count * weight.out_dim;
+  if (shard_.sequence_parallel) {
+    std::vector<int64_t> sent;
+    for (int64_t rank = 0; rank < shard_.tp; ++rank) {
+      sent.push_back(shard_.share_of(rank, rows).count * weight.out_dim);
+    }
+    const std::vector<int64_t> received(sent.size(), count);
+    ranks_.tp->all_to_all(ws_.own_sums, sent, ws_.all_sums, received, comm::Element::kF32);
+  } else {
+    ranks_.tp->all_gather(ws_.own_sums, ws_.all_sums, count, comm::Element::kF32);
+  }
+  backend_.launch(AddPartsArguments{.parts = ws_.all_sums,
+                                    .sum = y + own.first * weight.out_dim,
+                                    .count = count,
+                                    .num_parts = static_cast<int>(shard_.tp)});
 }
 
 // A row of a table for each index: what embed does.
@@ -128,14 +165,22 @@ void Forward::embed(const bf16* table, int64_t rows) {
 
 // The residual stream is the pair of x and residual, and goes over as that.
 void Forward::send_to_next_stage(int64_t rows) {
+  const auto own = shard_.stream_rows(rows);
   for (const bf16* const values : {ws_.x, ws_.residual}) {
-    ranks_.pp->send(values, rows * config_.hidden_size, comm::Element::kBf16, ranks_.pp->rank() + 1);
+    ranks_.pp->send(values + own.first * config_.hidden_size,
+                    own.count * config_.hidden_size,
+                    comm::Element::kBf16,
+                    ranks_.pp->rank() + 1);
   }
 }
 
 void Forward::receive_from_stage_before(int64_t rows) {
+  const auto own = shard_.stream_rows(rows);
   for (bf16* const values : {ws_.x, ws_.residual}) {
-    ranks_.pp->receive(values, rows * config_.hidden_size, comm::Element::kBf16, ranks_.pp->rank() - 1);
+    ranks_.pp->receive(values + own.first * config_.hidden_size,
+                       own.count * config_.hidden_size,
+                       comm::Element::kBf16,
+                       ranks_.pp->rank() - 1);
   }
 }
 
@@ -157,9 +202,11 @@ void Forward::run_main(const StepShape& shape) {
     send_to_next_stage(rows);
     return;
   }
-  observer_.run("final_norm", "", [&] { norm(weights_.final_norm, true, false, ws_.main_state, rows); });
-  observer_.show("final_norm", ws_.main_state);
-  run_head("logits", ws_.main_state, weights_.head, shape);
+  bf16* const states = ws_.main_state + shape.first_row * config_.hidden_size;
+  observer_.run("final_norm", "", [&] { norm(weights_.final_norm, true, false, states, rows); });
+  observer_.show("final_norm", states + shard_.stream_rows(rows).first * config_.hidden_size);
+  join_rows(states, rows);
+  run_head("logits", states, weights_.head, shape);
 }
 
 void Forward::run_mtp(int64_t k, const bf16* states, const StepShape& shape) {
@@ -194,7 +241,8 @@ void Forward::run_mtp(int64_t k, const bf16* states, const StepShape& shape) {
   const auto index = static_cast<size_t>(config_.num_hidden_layers + k);
   run_layer({name + ".layer", mtp.layer, index, "cache." + std::to_string(index) + ".latent"}, false, shape);
   observer_.run(name.c_str(), ".norm", [&] { norm(mtp.norm, true, false, ws_.mtp_state, rows); });
-  observer_.show(name + ".norm", ws_.mtp_state);
+  observer_.show(name + ".norm", ws_.mtp_state + shard_.stream_rows(rows).first * hidden);
+  join_rows(ws_.mtp_state, rows);
   run_head(name + ".logits", ws_.mtp_state, mtp.head, shape);
 }
 
@@ -202,24 +250,25 @@ void Forward::run_head(const std::string& id, const bf16* states, const LinearWe
   if (shape.num_head_rows == 0) {
     return;
   }
+  float* const logits = ws_.logits + shape.first_head_row * config_.vocab_size;
   observer_.run(id.c_str(), "", [&] {
     gather(states, ws_.head_rows, ws_.gathered, shape.num_head_rows);
-    bf16_linear(head, ws_.gathered, ranks_.tp ? ws_.own_logits : ws_.logits, nullptr, shape.num_head_rows);
+    bf16_linear(head, ws_.gathered, ranks_.tp ? ws_.own_logits : logits, nullptr, shape.num_head_rows);
     if (ranks_.tp) {
-      join_logits(shape.num_head_rows);
+      join_logits(logits, shape.num_head_rows);
     }
   });
   if (shape.num_head_rows == shape.num_rows) {
-    observer_.show(id, ws_.logits);
+    observer_.show(id, logits);
   }
 }
 
-void Forward::join_logits(int64_t rows) {
+void Forward::join_logits(float* logits, int64_t rows) {
   const int64_t len = shard_.vocab.end - shard_.vocab.begin;
   ranks_.tp->all_gather(ws_.own_logits, ws_.all_logits, rows * len, comm::Element::kF32);
   for (int64_t rank = 0; rank < shard_.tp; ++rank) {
     for (int64_t row = 0; row < rows; ++row) {
-      backend_.copy(ws_.logits + row * config_.vocab_size + rank * len,
+      backend_.copy(logits + row * config_.vocab_size + rank * len,
                     ws_.all_logits + (rank * rows + row) * len,
                     len * int64_t{sizeof(float)});
     }
@@ -231,13 +280,16 @@ void Forward::run_layer(const Layer& layer, bool has_residual, const StepShape& 
   const int64_t rows = shape.num_rows;
   const int64_t hidden = config_.hidden_size;
   const std::string& name = layer.name;
+  const auto own = shard_.stream_rows(rows);
+  const int64_t first = own.first * hidden;
   observer_.run(name.c_str(), ".attn_norm", [&] {
     norm(layer.weights.attn_norm, has_residual, true, ws_.normed, rows);
     if (!has_residual) {
       backend_.copy(ws_.residual, ws_.x, rows * hidden * int64_t{sizeof(bf16)});
     }
   });
-  observer_.show(name + ".attn_norm", ws_.normed);
+  observer_.show(name + ".attn_norm", ws_.normed + first);
+  join_normed(rows);
 
   run_query(layer, rows);
   write_cache(layer, rows);
@@ -246,15 +298,16 @@ void Forward::run_layer(const Layer& layer, bool has_residual, const StepShape& 
   run_output(layer, rows);
 
   observer_.run(name.c_str(), ".ffn_norm", [&] { norm(layer.weights.ffn_norm, true, true, ws_.normed, rows); });
-  observer_.show(name + ".attn_residual", ws_.residual);
-  observer_.show(name + ".ffn_norm", ws_.normed);
+  observer_.show(name + ".attn_residual", ws_.residual + first);
+  observer_.show(name + ".ffn_norm", ws_.normed + first);
+  join_normed(rows);
   if (layer.weights.moe) {
     run_moe(layer, rows);
   } else {
     run_mlp(name + ".mlp", *layer.weights.mlp, rows, ws_.x, name + ".ffn");
   }
   if (observer_.wants(name + ".output")) {
-    observer_.show(name + ".output", observer_.sum(ws_.residual, ws_.x, rows, hidden));
+    observer_.show(name + ".output", observer_.sum(ws_.residual + first, ws_.x + first, own.count, hidden));
   }
 }
 
@@ -275,7 +328,7 @@ void Forward::run_mlp(
   });
   observer_.show(name + ".act", ws_.act, mlp.padded_dim);
   observer_.run(out_id.c_str(), "", [&] { shared_linear(mlp.down, ws_.act, out, rows); });
-  observer_.show(out_id, out);
+  observer_.show(out_id, out + shard_.stream_rows(rows).first * mlp.down.out_dim);
 }
 
 }  // namespace gpu

@@ -27,6 +27,8 @@ struct StepShape {
   int64_t max_prefill_new = 0;
   int64_t num_prefill_keys = 0;
   int64_t num_head_rows = 0;
+  int64_t first_row = 0;  // of a micro-batch, among those of the whole step: where its states and logits lie
+  int64_t first_head_row = 0;
 
   auto operator<=>(const StepShape&) const = default;
 };
@@ -77,26 +79,32 @@ class Forward {
   };
 
   void run_router(const Layer& layer, int64_t rows);
-  ExpertInput exchange_tokens(int64_t rows);
+  ExpertInput exchange_tokens(const Layer& layer, int64_t rows);
   void align(const int32_t* experts, int64_t rows);
   void run_moe(const Layer& layer, int64_t rows);
-  void expert_linear(const LinearWeight& weight, const ExpertInput* input, bf16* y, int64_t rows);
+  void expert_linear(const LinearWeight& weight, const ExpertInput* input, bf16* y, float* y_f32, int64_t rows);
+  void take_back(Shard::Share own);
   void combine(const Layer& layer, int64_t rows);
-  void join_logits(int64_t rows);
+  void join_logits(float* logits, int64_t rows);
   void run_head(const std::string& id, const bf16* states, const LinearWeight& head, const StepShape& shape);
 
-  // The norm of x, after adding the residual if there is one, into normed and, for FP8 linears, codes.
+  // The norm of x, after adding the residual if there is one, into out and, for FP8 linears, codes: of the rank's rows of the stream.
   void norm(const bf16* gain, bool adds_residual, bool quantizes, bf16* out, int64_t rows);
+  // All rows on every rank, where each has normed its own.
+  void join_rows(bf16* values, int64_t rows);
+  void join_normed(int64_t rows);
   // normed, or codes and scales, times W^T.
   void linear(const LinearWeight& weight, const bf16* x, bf16* y, int64_t rows, float* y_f32 = nullptr);
   void bf16_linear(const LinearWeight& weight, const bf16* x, float* y_f32, bf16* y_bf16, int64_t rows);
   void gather(const bf16* from, const int32_t* rows_of, bf16* to, int64_t rows);
   void embed(const bf16* table, int64_t rows);
-  // The same where tensor-parallel ranks each have a part of K: their FP32 sums are gathered and added in one order.
+  // The same where tensor-parallel ranks each have a part of K: their FP32 sums are gathered and added in one order. A sequence-parallel
+  // rank gets and adds those of its own rows alone.
   void shared_linear(const LinearWeight& weight, const bf16* x, bf16* y, int64_t rows);
   void send_to_next_stage(int64_t rows);
   void receive_from_stage_before(int64_t rows);
   void show_experts(const Layer& layer, int64_t rows);
+  void show_outputs_of_slices(const Layer& layer, Shard::Share own);
 
   const model::ModelConfig& config_;
   const Shard& shard_;

@@ -196,7 +196,7 @@ void Forward::run_output(const Layer& layer, int64_t rows) {
     }
     shared_linear(o_proj, ws_.context, ws_.x, rows);
   });
-  observer_.show(layer.name + ".attn.o_proj", ws_.x);
+  observer_.show(layer.name + ".attn.o_proj", ws_.x + shard_.stream_rows(rows).first * o_proj.out_dim);
 }
 
 }  // namespace gpu

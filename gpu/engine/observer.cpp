@@ -1,5 +1,6 @@
 #include "gpu/engine/observer.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -51,8 +52,11 @@ void Observer::enter_step(const model::ModelConfig& config,
       if (is_idle && op.num_parts == 1) {
         continue;
       }
-      if (model::is_cut_over_tensor_ranks(op) && op.kind != model::OpKind::kHead && op.num_parts == 1) {
-        op.shape[1] /= shard_.tp;  // the engine joins the logits
+      if (model::is_cut_over_tensor_ranks(op) && op.kind != model::OpKind::kHead) {  // the engine joins the logits
+        op.shape[1] /= op.num_parts > 1 ? shard_.expert_tp : shard_.tp;
+      }
+      if (shard_.has_share_of(op)) {
+        op.shape[0] = shard_.share(op.shape[0]).count;
       }
       std::string id = op.id;
       ops_.emplace(std::move(id), std::move(op));
@@ -160,17 +164,23 @@ void Observer::show_cache(const std::string& layer,
   show_rows(cache_id, all);
 }
 
-void Observer::show_expert(
-    const std::string& id, int64_t expert, int64_t num_rows, const bf16* data, int64_t row_stride) {
+void Observer::show_expert(const std::string& id, int64_t expert, std::vector<ExpertRow> rows) {
   const auto op = ops_.find(id);
-  if (op == ops_.end() || num_rows == 0) {
+  if (op == ops_.end() || rows.empty()) {
     return;
   }
   model::Op part = model::expert_part(op->second, expert);
-  part.shape.front() = num_rows;
-  if (probe_->wants(part)) {
-    probe_->see(part, download(data, num_rows, part.shape.back(), row_stride));
+  part.shape.front() = static_cast<int64_t>(rows.size());
+  if (!probe_->wants(part)) {
+    return;
   }
+  std::ranges::sort(rows, {}, &ExpertRow::token);
+  const auto row_len = static_cast<size_t>(part.shape.back());
+  std::vector<uint16_t> codes(rows.size() * row_len);
+  for (size_t row = 0; row < rows.size(); ++row) {
+    backend_.download(codes.data() + row * row_len, rows[row].data, static_cast<int64_t>(row_len * sizeof(uint16_t)));
+  }
+  probe_->see(part, model::make_tensor(model::DType::kBF16, part.shape, std::move(codes)));
 }
 
 void Observer::time(const std::string& id, const std::function<void()>& launches) {

@@ -32,6 +32,12 @@ struct StepSequence {
   std::span<const int32_t> pages = {};  // of its positions, the new ones included
 };
 
+// What an expert computed for one token.
+struct ExpertRow {
+  int32_t token = 0;
+  const bf16* data = nullptr;
+};
+
 class Observer {
  public:
   // Shows what the rank has of each op (model::is_cut_over_tensor_ranks).
@@ -56,8 +62,8 @@ class Observer {
   void show(const std::string& id, const model::TensorView& value);
   // The rope keys that the step wrote into the cache, and all rows of its sequences.
   void show_cache(const std::string& layer, const std::string& cache_id, const LatentCache& cache, size_t index);
-  // The part of a grouped op that one expert has: `num_rows` rows.
-  void show_expert(const std::string& id, int64_t expert, int64_t num_rows, const bf16* data, int64_t row_stride = 0);
+  // The part of a grouped op that one expert has, by ascending token; nothing without rows.
+  void show_expert(const std::string& id, int64_t expert, std::vector<ExpertRow> rows);
   // The FP32 sum of two tensors: the residual stream, which the device keeps as a pair. [num_rows, row_len]
   [[nodiscard]] model::TensorView sum(const bf16* a, const bf16* b, int64_t num_rows, int64_t row_len);
   // [num_rows, row_len], rows row_stride elements apart.

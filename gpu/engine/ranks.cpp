@@ -9,20 +9,38 @@ namespace {
 comm::ExchangeFormat exchange_format(const model::ParallelPlan& plan, int64_t max_expert_rows) {
   const model::ModelConfig& config = plan.config;
   const bool fp8 = config.quantization.has_value();
-  std::vector<int64_t> first_expert;
-  for (int64_t rank = 0; rank < plan.layout.ep; ++rank) {
-    first_expert.push_back(plan.experts(rank).begin);
-  }
-  first_expert.push_back(config.n_routed_experts);
-  return {.first_expert = std::move(first_expert),
+  const int64_t num_slices = plan.layout.expert_tp();
+  const size_t output_len = num_slices > 1 ? sizeof(float) : sizeof(bf16);
+  return {.num_slices = static_cast<int>(num_slices),
           .k = static_cast<int>(config.num_experts_per_tok),
           .row_bytes = config.hidden_size * static_cast<int64_t>(fp8 ? sizeof(fp8_e4m3) : sizeof(bf16)),
           .num_scales = fp8 ? (config.hidden_size + kScaleBlockLen - 1) / kScaleBlockLen : 0,
-          .output_bytes = config.hidden_size * static_cast<int64_t>(sizeof(bf16)),
+          .output_bytes = config.hidden_size * static_cast<int64_t>(output_len),
           .capacity = max_expert_rows};
 }
 
 }  // namespace
+
+std::vector<ExpertPlacement> placements_of(const model::ParallelPlan& plan) {
+  const model::ModelConfig& config = plan.config;
+  const auto num_experts = static_cast<int>(config.n_routed_experts);
+  const auto num_ranks = static_cast<int>(plan.layout.ep);
+  const int64_t num_layers = config.num_hidden_layers + config.num_nextn_predict_layers;
+  std::vector<ExpertPlacement> placements(static_cast<size_t>(num_layers));
+  for (int64_t layer = 0; layer < num_layers; ++layer) {
+    if (!config.is_moe_layer(layer)) {
+      continue;
+    }
+    auto& placement = placements[static_cast<size_t>(layer)];
+    if (plan.expert_of_slot.empty()) {
+      placement = contiguous_placement(num_experts, num_ranks);
+    } else {
+      const auto& slots = plan.expert_of_slot[static_cast<size_t>(layer)];
+      placement = placement_of_slots(std::vector<int32_t>(slots.begin(), slots.end()), num_experts, num_ranks);
+    }
+  }
+  return placements;
+}
 
 Ranks connect(comm::Communicator& world, const model::ParallelPlan& plan, int64_t max_expert_rows, Backend& backend) {
   const model::ParallelLayout& layout = plan.layout;
@@ -35,9 +53,11 @@ Ranks connect(comm::Communicator& world, const model::ParallelPlan& plan, int64_
     ranks.tp = world.split(rank / static_cast<int>(layout.tp), rank, "tp");
     ranks.tp->set_queue(in_order);
   }
-  if (layout.ep > 1) {
-    ranks.ep = world.split(rank / static_cast<int>(layout.ep), rank, "ep");
+  const auto num_exchanging = static_cast<int>(layout.ep * layout.expert_tp());
+  if (num_exchanging > 1 && plan.config.n_routed_experts > 0) {
+    ranks.ep = world.split(rank / num_exchanging, rank, "ep");
     ranks.exchange = std::make_unique<comm::TokenExchange>(*ranks.ep, exchange_format(plan, max_expert_rows));
+    ranks.placements = placements_of(plan);
   }
   if (layout.pp > 1) {
     ranks.pp = world.split(rank % stage_len, rank, "pp");

@@ -2,11 +2,11 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include "gpu/comm/communicator.hpp"
 #include "gpu/comm/token_exchange.hpp"
 #include "gpu/engine/backend.hpp"
-#include "gpu/engine/shard.hpp"
 #include "model/parallel_plan.hpp"
 
 namespace gpu {
@@ -16,13 +16,18 @@ struct Ranks {
   comm::Communicator* world = nullptr;
   std::unique_ptr<comm::Communicator> tp =
       {};  // its calls are in the order of the back end's stream, as those of pp are
-  std::unique_ptr<comm::Communicator> ep = {};
+  std::unique_ptr<comm::Communicator> ep = {};  // with all slices of the experts, where they are cut
   std::unique_ptr<comm::Communicator> pp = {};  // by stage
   std::unique_ptr<comm::TokenExchange> exchange = {};
+  std::vector<ExpertPlacement> placements =
+      {};  // by layer; of the ranks of ep, or of those that have one slice of the experts
 };
 
 // The groups of a layout. Collective over `world`, which has the layout's ranks in the plan's order, and must outlive the result like
 // `backend`. max_expert_rows: tokens that a rank's experts can get.
 Ranks connect(comm::Communicator& world, const model::ParallelPlan& plan, int64_t max_expert_rows, Backend& backend);
+
+// Where the routed experts of each layer of a plan lie; empty of layers without.
+std::vector<ExpertPlacement> placements_of(const model::ParallelPlan& plan);
 
 }  // namespace gpu

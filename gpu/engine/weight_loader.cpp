@@ -151,9 +151,10 @@ void WeightLoader::add_linear(LinearWeight& linear, const std::string& what, con
   linear.num_groups = static_cast<int>(stack.num_groups);
   const int64_t whole_rows = num_blocks(source_.whole_shape(names[0])[0]) * kScaleBlockLen;
   linear.num_splits = num_splits_of(whole_rows * static_cast<int64_t>(names.size()), columns, linear.num_groups);
-  if (stack.shares_sums) {
+  if (stack.num_sharing > 0) {
     const int64_t whole_columns = num_blocks(source_.whole_shape(names[0])[1]) * kScaleBlockLen;
-    linear.num_parts = columns * shard_.tp == whole_columns ? num_parts_of(whole_columns, shard_.tp) : 1;
+    linear.num_parts =
+        columns * stack.num_sharing == whole_columns ? num_parts_of(whole_columns, stack.num_sharing) : 1;
     linear.num_splits =
         std::min(linear.num_parts, static_cast<int>(std::bit_floor(static_cast<unsigned>(linear.num_splits))));
   }
@@ -193,7 +194,7 @@ void WeightLoader::add_linear(LinearWeight& linear, const std::string& what, con
   });
 }
 
-void WeightLoader::add_linear(LinearWeight& linear, const std::string& name, bool shares_sums) {
+void WeightLoader::add_linear(LinearWeight& linear, const std::string& name, int64_t num_sharing) {
   const auto shape = source_.shape(name);
   add_linear(linear,
              name,
@@ -201,15 +202,17 @@ void WeightLoader::add_linear(LinearWeight& linear, const std::string& name, boo
               .num_groups = 1,
               .padded_rows = shape[0],
               .padded_columns = shape[1],
-              .shares_sums = shares_sums});
+              .num_sharing = num_sharing});
 }
 
-void WeightLoader::add_mlp(MlpWeights& mlp, int64_t dim, const std::string& prefix, const model::IndexRange* experts) {
+void WeightLoader::add_mlp(
+    MlpWeights& mlp, int64_t dim, const std::string& prefix, int64_t num_sharing, const std::vector<int64_t>* experts) {
   mlp.dim = dim;
   mlp.padded_dim = num_blocks(dim) * kScaleBlockLen;
-  const int64_t num_groups = experts != nullptr ? experts->end - experts->begin : 1;
-  const auto name = [prefix, first = experts != nullptr ? experts->begin : -1](int64_t group, const char* part) {
-    return prefix + (first >= 0 ? std::to_string(first + group) + "." : "") + part + "_proj.weight";
+  const int64_t num_groups = experts != nullptr ? static_cast<int64_t>(experts->size()) : 1;
+  const auto name = [prefix, experts](int64_t group, const char* part) {
+    return prefix + (experts != nullptr ? std::to_string(experts->at(static_cast<size_t>(group))) + "." : "") + part +
+           "_proj.weight";
   };
   add_linear(mlp.gate_up,
              prefix + "gate_up",
@@ -226,7 +229,7 @@ void WeightLoader::add_mlp(MlpWeights& mlp, int64_t dim, const std::string& pref
               .num_groups = num_groups,
               .padded_rows = config_.hidden_size,
               .padded_columns = mlp.padded_dim,
-              .shares_sums = experts == nullptr});
+              .num_sharing = num_sharing});
 }
 
 // The value of an element is BF16(code * scale), as the reference's absorbed form takes it.
@@ -284,10 +287,10 @@ void WeightLoader::add_layer(LayerWeights& layer, int64_t index) {
   add_norm(layer.kv_a_norm, attn + "kv_a_layernorm.weight");
   add_linear(layer.kv_b, attn + "kv_b_proj.weight");
   add_absorbed(layer, attn + "kv_b_proj.weight");
-  add_linear(layer.o_proj, attn + "o_proj.weight", true);
+  add_linear(layer.o_proj, attn + "o_proj.weight", shard_.tp);
   add_norm(layer.ffn_norm, w + "post_attention_layernorm.weight");
   if (!config_.is_moe_layer(index)) {
-    add_mlp(layer.mlp.emplace(), shard_.dense_dim, w + "mlp.");
+    add_mlp(layer.mlp.emplace(), shard_.dense_dim, w + "mlp.", shard_.tp);
     return;
   }
   MoeWeights& moe = layer.moe.emplace();
@@ -299,9 +302,13 @@ void WeightLoader::add_layer(LayerWeights& layer, int64_t index) {
       return bytes_of(floats_of(source_.weight(bias)));
     });
   }
-  add_mlp(moe.experts, config_.moe_intermediate_size, w + "mlp.experts.", &shard_.experts);
+  add_mlp(moe.experts,
+          shard_.expert_dim,
+          w + "mlp.experts.",
+          shard_.expert_tp,
+          &shard_.experts[static_cast<size_t>(index)]);
   if (config_.n_shared_experts > 0) {
-    add_mlp(moe.shared.emplace(), shard_.shared_dim, w + "mlp.shared_experts.");
+    add_mlp(moe.shared.emplace(), shard_.shared_dim, w + "mlp.shared_experts.", shard_.tp);
   }
 }
 

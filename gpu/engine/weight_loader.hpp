@@ -46,13 +46,17 @@ class WeightLoader {
     int64_t num_groups = 1;
     int64_t padded_rows = 0;  // of each matrix
     int64_t padded_columns = 0;
-    bool shares_sums = false;  // tensor-parallel ranks have columns of it
+    int64_t num_sharing = 0;  // ranks that have columns of it; 0: a matrix that is never cut like that
   };
   void add_linear(LinearWeight& linear, const std::string& what, const Stack& stack);
-  void add_linear(LinearWeight& linear, const std::string& name, bool shares_sums = false);
+  void add_linear(LinearWeight& linear, const std::string& name, int64_t num_sharing = 0);
   [[nodiscard]] LinearWeight plain_matrix(const std::string& name) const;
-  // Of the experts in the range, or of the one that has no number.
-  void add_mlp(MlpWeights& mlp, int64_t dim, const std::string& prefix, const model::IndexRange* experts = nullptr);
+  // Of the experts, or of the one that has no number.
+  void add_mlp(MlpWeights& mlp,
+               int64_t dim,
+               const std::string& prefix,
+               int64_t num_sharing,
+               const std::vector<int64_t>* experts = nullptr);
   void add_absorbed(LayerWeights& layer, const std::string& name);
   void add_layer(LayerWeights& layer, int64_t index);
   void add_mtp(MtpWeights& mtp, int64_t k);

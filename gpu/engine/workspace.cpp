@@ -93,9 +93,10 @@ Workspace::Workspace(const model::ModelConfig& config,
   const int64_t shared_dim = padded(shard.shared_dim);
   const int64_t dense_dim = std::max(padded(shard.dense_dim), shared_dim);
   const int64_t widest = std::max({hidden, q_lora, heads * config.v_head_dim, dense_dim});
-  plan.add(x, shard.tp * shard.share_len(rows) * hidden, "x");
+  const int64_t shared_rows = shard.tp * shard.share_len(rows);  // as many of each tensor-parallel rank
+  plan.add(x, shared_rows * hidden, "x");
   plan.add(residual, rows * hidden, "residual");
-  plan.add(normed, rows * 2 * hidden, "normed");
+  plan.add(normed, std::max(shared_rows, rows * 2) * hidden, "normed");
   if (config.quantization) {
     plan.add(codes, std::max(rows * widest, keys * config.kv_lora_rank), "codes");
     plan.add(scales, std::max(rows * blocks_of(widest), keys * blocks_of(config.kv_lora_rank)), "scales");
@@ -122,10 +123,11 @@ Workspace::Workspace(const model::ModelConfig& config,
   plan.add(gate_up, rows * 2 * dense_dim, "gate_up");
   plan.add(act, rows * dense_dim, "act");
   if (const int64_t experts = config.n_routed_experts; experts > 0) {
-    const int64_t dim = padded(config.moe_intermediate_size);
+    const int64_t dim = padded(shard.expert_dim);
     const int64_t k = config.num_experts_per_tok;
-    const int64_t own = shard.num_experts();
-    max_expert_rows = shard.ep > 1 ? shard.ep * shard.share_len(rows) : rows;
+    const int64_t own = shard.num_experts;
+    const bool exchanges = shard.num_exchanging() > 1;
+    max_expert_rows = exchanges ? shard.num_exchanging() * shard.share_len(rows) : rows;
     const int64_t most = max_expert_rows;
     plan.add(shared, rows * hidden, "shared");
     plan.add(router_logits, rows * experts, "router_logits");
@@ -142,8 +144,13 @@ Workspace::Workspace(const model::ModelConfig& config,
       plan.add(expert_codes, own * most * dim, "expert_codes");
       plan.add(expert_scales, own * most * blocks_of(dim), "expert_scales");
     }
-    plan.add(expert_rows, own * most * hidden, "expert_rows");
-    if (shard.ep > 1) {
+    if (shard.expert_tp > 1) {
+      plan.add(expert_sums, own * most * hidden, "expert_sums");
+      plan.add(returned_sums, shard.expert_tp * shard.share_len(rows) * k * hidden, "returned_sums");
+    } else {
+      plan.add(expert_rows, own * most * hidden, "expert_rows");
+    }
+    if (exchanges) {
       if (config.quantization) {
         plan.add(received_codes, most * hidden, "received_codes");
         plan.add(received_scales, most * blocks_of(hidden), "received_scales");
@@ -173,8 +180,8 @@ Workspace::Workspace(const model::ModelConfig& config,
     plan.add(all_sums, shard.tp * rows * hidden, "all_sums");
   }
 
-  plan.add(main_state, rows * hidden, "main_state");
-  plan.add(mtp_state, rows * hidden, "mtp_state");
+  plan.add(main_state, (rows + shard.tp - 1) * hidden, "main_state");  // whatever row a micro-batch begins at
+  plan.add(mtp_state, shared_rows * hidden, "mtp_state");
   plan.add(gathered, std::max(rows, head_rows_len) * hidden, "gathered");
   plan.add(logits, head_rows_len * config.vocab_size, "logits");
   if (shard.tp > 1) {

@@ -96,12 +96,14 @@ struct Workspace {
   fp8_e4m3* expert_codes = nullptr;  // [L, T, padded dim]
   float* expert_scales = nullptr;    // [L, padded dim / 128, T]
   bf16* expert_rows = nullptr;       // [L, T, hidden]
+  float* expert_sums = nullptr;  // [L, T, hidden]: of the rank's slices, where experts are cut; in place of expert_rows
   // What other ranks sent, and what they sent back; null when the rank has all experts.
   bf16* received = nullptr;             // [T, hidden], of BF16 models
   fp8_e4m3* received_codes = nullptr;   // [T, hidden]
   float* received_scales = nullptr;     // [ceil(hidden / 128), T]
   int32_t* received_experts = nullptr;  // [T, K]: counted from the rank's first; -1: elsewhere
   bf16* returned_rows = nullptr;        // [R, K, hidden]
+  float* returned_sums = nullptr;       // [slices, R, K, hidden], where experts are cut
   int32_t* returned_slots = nullptr;    // [R, K]: 0, 1, 2, ...
 
   float* partial_sums = nullptr;  // of linears whose K is split
@@ -112,7 +114,7 @@ struct Workspace {
   float* all_sums = nullptr;  // [ranks, R, hidden]
 
   // Results.
-  bf16* main_state = nullptr;   // [R, hidden]: final_norm
+  bf16* main_state = nullptr;   // [R, hidden]: final_norm; room behind it as for x
   bf16* mtp_state = nullptr;    // [R, hidden]: mtp.k.norm of the MTP layer that ran last
   bf16* gathered = nullptr;     // [R, hidden]
   float* logits = nullptr;      // [H, vocab of all ranks]

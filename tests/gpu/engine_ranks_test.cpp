@@ -20,7 +20,8 @@ namespace {
 using model::ParallelLayout;
 
 std::string layout_name(const ParallelLayout& layout) {
-  return fmt::format("tp{}dp{}pp{}ep{}", layout.tp, layout.dp, layout.pp, layout.ep);
+  return fmt::format(
+      "tp{}dp{}pp{}ep{}{}", layout.tp, layout.dp, layout.pp, layout.ep, layout.sequence_parallel ? "sp" : "");
 }
 
 // The model that every layout of up to eight ranks cuts: a prompt of four ragged sequences, and one step of decoding.
@@ -36,9 +37,24 @@ struct ParFixture {
   }();
   golden::Dump one_rank = dump_engine(*checkpoint.weights, golden.manifest, gpu::make_emulated_backend({}), {});
 
-  [[nodiscard]] golden::GatheredDump dump(const ParallelLayout& layout) const {
-    return dump_ranks(
-        *checkpoint.weights, golden.manifest, [] { return gpu::make_emulated_backend({}); }, {.layout = layout});
+  [[nodiscard]] golden::GatheredDump dump(const ParallelLayout& layout, model::ExpertSlots expert_of_slot = {}) const {
+    return dump_ranks(*checkpoint.weights,
+                      golden.manifest,
+                      [] { return gpu::make_emulated_backend({}); },
+                      {.layout = layout, .expert_of_slot = std::move(expert_of_slot)});
+  }
+  // Every op, to the byte.
+  void expect_bits_of_one_rank(const golden::GatheredDump& gathered) const {
+    for (const auto& [name, disagreement] : gathered.disagreements) {
+      ADD_FAILURE() << name << ": " << disagreement.reason;
+    }
+    ASSERT_EQ(gathered.dump.tensors.size(), one_rank.tensors.size());
+    for (const auto& [name, tensor] : one_rank.tensors) {
+      const auto found = gathered.dump.tensors.find(name);
+      ASSERT_NE(found, gathered.dump.tensors.end()) << name;
+      EXPECT_EQ(found->second.shape, tensor.shape) << name;
+      EXPECT_TRUE(std::ranges::equal(found->second.bytes, tensor.bytes)) << name;
+    }
   }
   [[nodiscard]] golden::Verdict verify(const golden::GatheredDump& gathered) const {
     const auto rules = rules_of(mode_of(golden.manifest));
@@ -63,15 +79,7 @@ const ParFixture& par() {
 class RankLayouts : public testing::TestWithParam<ParallelLayout> {};
 
 TEST_P(RankLayouts, HaveTheBitsOfOneRank) {
-  const auto gathered = par().dump(GetParam());
-  EXPECT_TRUE(gathered.disagreements.empty());
-  ASSERT_EQ(gathered.dump.tensors.size(), par().one_rank.tensors.size());
-  for (const auto& [name, tensor] : par().one_rank.tensors) {
-    const auto found = gathered.dump.tensors.find(name);
-    ASSERT_NE(found, gathered.dump.tensors.end()) << name;
-    EXPECT_EQ(found->second.shape, tensor.shape) << name;
-    EXPECT_TRUE(std::ranges::equal(found->second.bytes, tensor.bytes)) << name;
-  }
+  par().expect_bits_of_one_rank(par().dump(GetParam()));
 }
 
 INSTANTIATE_TEST_SUITE_P(Layouts,
@@ -85,18 +93,82 @@ INSTANTIATE_TEST_SUITE_P(Layouts,
                                          ParallelLayout{.tp = 2, .ep = 4, .dp = 2},
                                          ParallelLayout{.tp = 2, .ep = 2, .pp = 2},
                                          ParallelLayout{.tp = 4, .ep = 8, .dp = 2},
-                                         ParallelLayout{.tp = 8, .ep = 8}),
+                                         ParallelLayout{.tp = 8, .ep = 8},
+                                         ParallelLayout{.tp = 2},
+                                         ParallelLayout{.tp = 4, .ep = 2},
+                                         ParallelLayout{.tp = 8, .ep = 2, .dp = 2},
+                                         ParallelLayout{.tp = 2, .pp = 2, .dp = 2},
+                                         ParallelLayout{.tp = 2, .ep = 4, .dp = 2, .sequence_parallel = true},
+                                         ParallelLayout{.tp = 4, .ep = 2, .sequence_parallel = true},
+                                         ParallelLayout{.tp = 4, .ep = 4, .pp = 2, .sequence_parallel = true}),
                          [](const auto& layout) { return layout_name(layout.param); });
 
 TEST(EngineRanks, PassOpByOp) {
-  const auto verdict = par().verify(par().dump({.tp = 2, .ep = 4, .dp = 2}));
-  EXPECT_EQ(verdict.outcome, golden::Verdict::Outcome::kPass) << complaints(verdict);
+  for (const ParallelLayout& layout : {ParallelLayout{.tp = 2, .ep = 4, .dp = 2}, ParallelLayout{.tp = 4, .ep = 2}}) {
+    const auto verdict = par().verify(par().dump(layout));
+    EXPECT_EQ(verdict.outcome, golden::Verdict::Outcome::kPass) << complaints(verdict);
+  }
+}
+
+// Slots of 4 layers; the first is dense. Copies on other ranks, three of one expert, two on one rank, and layers that differ.
+model::ExpertSlots slots_with_copies() {
+  model::ExpertSlots slots(4);
+  slots[1] = {0, 1, 2, 3, 4, 8, 5, 6, 7, 8, 9, 0, 10, 11, 12, 13, 14, 15, 8, 3};
+  slots[2] = {5, 5, 1, 2, 3, 15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 4, 0, 2, 1, 5};
+  slots[3] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3};
+  return slots;
+}
+
+TEST(EngineRanks, CopiesOfExperts_ChangeNoBit) {
+  for (const ParallelLayout& layout : {ParallelLayout{.ep = 4, .dp = 4},
+                                       ParallelLayout{.tp = 2, .ep = 4, .dp = 2},
+                                       ParallelLayout{.ep = 2, .pp = 2, .dp = 4}}) {
+    SCOPED_TRACE(layout_name(layout));
+    par().expect_bits_of_one_rank(par().dump(layout, slots_with_copies()));
+  }
+}
+
+// Experts in order in `num_slots` slots, then from the first again.
+model::ExpertSlots slots_in_order(int64_t num_slots) {
+  model::ExpertSlots slots(4);
+  for (size_t layer = 1; layer < slots.size(); ++layer) {
+    for (int64_t slot = 0; slot < num_slots; ++slot) {
+      slots[layer].push_back(slot % 16);
+    }
+  }
+  return slots;
+}
+
+// DeepSeek-V3's report, section 3.4: prefill on 32 ranks, TP4 with SP, DP8, EP32, each rank with redundant experts; decode on 320, TP4 with
+// SP, EP320 with one expert a rank, of which 64 are redundant or shared: here a sixteenth, 16 experts and 4 copies.
+TEST(EngineRanks, LayoutsOfTheReport_HaveTheBitsOfOneRank) {
+  par().expect_bits_of_one_rank(
+      par().dump({.tp = 4, .ep = 32, .dp = 8, .sequence_parallel = true}, slots_in_order(64)));
+  par().expect_bits_of_one_rank(
+      par().dump({.tp = 4, .ep = 20, .dp = 5, .sequence_parallel = true}, slots_in_order(20)));
+}
+
+TEST(EngineRanks, APlacementThatCannotBe_IsRefused) {
+  const auto refuses = [](const ParallelLayout& layout, size_t slot, int64_t expert, const std::string& words) {
+    auto slots = slots_with_copies();
+    slots[1][slot] = expert;
+    try {
+      (void)par().dump(layout, slots);
+      ADD_FAILURE() << words;
+    } catch (const model::InputError& error) {
+      EXPECT_NE(std::string(error.what()).find(words), std::string::npos) << error.what();
+    }
+  };
+  refuses({.ep = 4, .dp = 4}, 1, 2, "layer 1 has no slot for expert 1");
+  refuses({.ep = 4, .dp = 4}, 1, 16, "layer 1 has expert 16: expected 0 to 15");
+  refuses({.ep = 8, .dp = 8}, 1, 1, "layer 1 has 20 slots");
+  refuses({.tp = 4, .ep = 2}, 1, 1, "not below tp");
 }
 
 // Stands between an engine and its ranks, and does one thing wrong.
 class FaultyRanks : public gpu::comm::Communicator {
  public:
-  enum class Fault { kOwnDataOnly, kWrongRank };
+  enum class Fault { kOwnDataOnly, kOwnSumOnly, kNotWaited, kWrongRank };
 
   FaultyRanks(gpu::comm::Communicator& world, Fault fault) : ranks_(&world), fault_(fault) {}
   FaultyRanks(std::unique_ptr<gpu::comm::Communicator> group, Fault fault)
@@ -104,17 +176,37 @@ class FaultyRanks : public gpu::comm::Communicator {
 
   [[nodiscard]] int rank() const override { return ranks_->rank(); }
   [[nodiscard]] int size() const override { return ranks_->size(); }
+  // Rank 1 takes its own values for the sum.
   void all_reduce(const void* send, void* receive, int64_t count, gpu::comm::Element element) override {
+    const auto num_bytes = static_cast<size_t>(count * gpu::comm::element_bytes(element));
+    const bool fails = fault_ == Fault::kOwnSumOnly && owned_ != nullptr && rank() == 1;
+    const auto own = std::make_shared<std::vector<std::byte>>(num_bytes);
+    if (fails) {
+      queue_([=] { std::memcpy(own->data(), send, num_bytes); });
+    }
     ranks_->all_reduce(send, receive, count, element);
+    if (fails) {
+      queue_([=] { std::memcpy(receive, own->data(), num_bytes); });
+    }
   }
-  // Rank 1 takes its own part for everybody's, as a collective does that does not wait for the others.
+  // Rank 1 takes its own part for everybody's; or, as if it did not wait for their flags, what was there before.
   void all_gather(const void* send, void* receive, int64_t count, gpu::comm::Element element) override {
+    const auto num_bytes = static_cast<size_t>(count * gpu::comm::element_bytes(element));
+    auto* const to = static_cast<std::byte*>(receive);
+    const auto num_ranks = static_cast<size_t>(size());
+    const bool is_faulty = owned_ != nullptr && rank() == 1;
+    const auto before = std::make_shared<std::vector<std::byte>>(num_ranks * num_bytes);
+    if (is_faulty && fault_ == Fault::kNotWaited) {
+      queue_([=] { std::memcpy(before->data(), to, before->size()); });
+    }
     ranks_->all_gather(send, receive, count, element);
-    if (fault_ == Fault::kOwnDataOnly && owned_ != nullptr && rank() == 1) {
-      const int64_t num_bytes = count * gpu::comm::element_bytes(element);
-      queue_([=, size = size()] {
-        for (int other = 0; other < size; ++other) {
-          std::memcpy(static_cast<std::byte*>(receive) + other * num_bytes, send, static_cast<size_t>(num_bytes));
+    if (is_faulty && fault_ == Fault::kNotWaited) {
+      queue_([=] { std::memcpy(to, before->data(), num_bytes); });
+    }
+    if (is_faulty && fault_ == Fault::kOwnDataOnly) {
+      queue_([=] {
+        for (size_t other = 0; other < num_ranks; ++other) {
+          std::memcpy(to + other * num_bytes, send, num_bytes);
         }
       });
     }
@@ -170,10 +262,36 @@ golden::Verdict verdict_with(FaultyRanks::Fault fault, const ParallelLayout& lay
 }
 
 TEST(EngineRanks, ARankThatSeesOnlyItsOwnPart_IsFound) {
-  const auto verdict = verdict_with(FaultyRanks::Fault::kOwnDataOnly, {.tp = 2, .ep = 2});
+  for (const auto& [fault, op] : {std::pair{FaultyRanks::Fault::kOwnDataOnly, "layer.0.attn.o_proj"},
+                                  {FaultyRanks::Fault::kNotWaited, "layer.0.attn.o_proj"},
+                                  {FaultyRanks::Fault::kOwnSumOnly, "embed"}}) {
+    const auto verdict = verdict_with(fault, {.tp = 2, .ep = 2});
+    ASSERT_NE(verdict.first_divergence(), nullptr);
+    EXPECT_EQ(verdict.first_divergence()->op, op);
+    EXPECT_EQ(verdict.first_divergence()->rank, 1);
+  }
+}
+
+// Rank 2, which has no tokens of its own, has not moved expert 8 away and expert 12 in: it works on the tokens of 12 with 8.
+TEST(EngineRanks, APlacementOfBeforeAMove_IsFound) {
+  const auto before = slots_in_order(24);
+  auto after = before;
+  std::swap(after[1][8], after[1][12]);
+  const auto gathered = dump_ranks(*par().checkpoint.weights,
+                                   par().golden.manifest,
+                                   [] { return gpu::make_emulated_backend({}); },
+                                   {.cases = {"b4"},
+                                    .layout = {.ep = 8, .dp = 8},
+                                    .expert_of_slot = after,
+                                    .change = [&](int rank, gpu::EngineOptions& options) {
+                                      if (rank == 2) {
+                                        options.expert_of_slot = before;
+                                      }
+                                    }});
+  const auto verdict = par().verify(gathered);
   ASSERT_NE(verdict.first_divergence(), nullptr);
-  EXPECT_EQ(verdict.first_divergence()->op, "layer.0.attn.o_proj");
-  EXPECT_EQ(verdict.first_divergence()->rank, 1);
+  EXPECT_EQ(verdict.first_divergence()->op, "layer.1.moe.expert.8.gate");
+  EXPECT_EQ(verdict.first_divergence()->rank, 2);
 }
 
 TEST(EngineRanks, AWrongMapOfRanks_IsFound) {
@@ -251,7 +369,10 @@ TEST(EngineRanks, SendAndComputeWhatTheSimulatorReplays) {
 }
 
 // What a scheduler on each rank generates, as the first rank of each data-parallel group tells it.
-std::vector<std::vector<int32_t>> generate(const ParallelLayout& layout, int64_t num_drafts, bool use_graphs) {
+std::vector<std::vector<int32_t>> generate(const ParallelLayout& layout,
+                                           int64_t num_drafts,
+                                           bool use_graphs,
+                                           int64_t num_micro_batches = 1) {
   const std::vector<std::vector<int32_t>> prompts{{3, 1, 4, 15}, {92, 65}, {35, 89, 79, 32, 38, 46, 26}};
   const gpu::SchedulerOptions scheduling{.chunk_len = 5, .num_drafts = num_drafts};
   std::vector<std::vector<int32_t>> tokens(prompts.size());
@@ -263,6 +384,7 @@ std::vector<std::vector<int32_t>> generate(const ParallelLayout& layout, int64_t
                         .num_pages = 2,
                         .layout = layout,
                         .world = &world,
+                        .num_micro_batches = num_micro_batches,
                         .use_graphs = use_graphs});
     const auto at = model::parallel_plan(engine.config(), layout).place(world.rank());
     std::vector<gpu::Request> own;
@@ -287,6 +409,8 @@ TEST(EngineRanks, GenerateTheTokensOfOneRank_WithDraftsGraphsAndRanksWithoutWork
   const auto expected = generate({}, 0, false);
   EXPECT_EQ(generate({.ep = 4, .dp = 4}, 2, true), expected);
   EXPECT_EQ(generate({.tp = 2, .ep = 4, .pp = 2, .dp = 2}, 1, false), expected);
+  EXPECT_EQ(generate({.pp = 3}, 1, true, 2), expected);
+  EXPECT_EQ(generate({.tp = 2, .ep = 4, .pp = 2, .dp = 2, .sequence_parallel = true}, 2, true, 3), expected);
 }
 
 }  // namespace

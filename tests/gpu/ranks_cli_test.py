@@ -68,7 +68,10 @@ class RanksTest(unittest.TestCase):
         for options, words in (
             (["--tp", "3"], "does not divide"),
             (["--tp", "2", "--ranks", "5"], "5 ranks, but tp 2 * dp 2 * pp 1 are 4"),
-            (["--tp", "2", "--ep", "1"], "expected ep 2 or more"),
+            (["--tp", "4", "--ep", "2", "--redundant-experts", "2"], "not below tp"),
+            (["--dp", "4", "--redundant-experts", "2"], "--redundant-experts 4"),
+            (["--dp", "4", "--placement", "/nowhere.json"], "/nowhere.json: expected a JSON file there"),
+            (["--dp", "4", "--sp"], "sequence_parallel needs tp above 1"),
             (["--pp", "4"], "exceeds the 3 layers"),
             (["--dp", "2", "cpu"], "the reference is one rank"),
         ):
@@ -123,6 +126,40 @@ class RanksTest(unittest.TestCase):
 class MoreRanksTest(unittest.TestCase):
     """What takes longer and is held by quicker tests of the libraries as well."""
 
+    def test_cut_experts_shared_rows_copies_and_micro_batches_give_the_ids_of_one_rank(self):
+        ids = run([*INFER, "--max-new-tokens", "2"]).stdout
+        for layout in (
+            ["--tp", "4", "--ep", "1", "--sp"],
+            ["--tp", "2", "--ep", "4", "--sp", "--redundant-experts", "4"],
+            ["--pp", "3", "--micro-batches", "2"],
+        ):
+            with self.subTest(layout=layout):
+                result = run([*INFER, "--max-new-tokens", "2", *layout])
+                self.assertEqual(result.returncode, 0, result.stderr)
+                self.assertEqual(result.stdout, ids)
+
+    def test_a_placement_of_the_simulator_is_read_in_both_forms(self):
+        mini = str(pathlib.Path(__file__).parents[2] / "golden/data/mini/checkpoint")
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        files = [str(pathlib.Path(folder.name) / name) for name in ("sglang.json", "vllm.json")]
+        written = run([str(BIN / "dsv3-sim"), "skew", "--model", mini, "--ep", "4", "--batch", "8", "--steps", "1",
+                       "--redundant-experts", "4", "--write-sglang", files[0], "--write-vllm", files[1]])  # fmt: skip
+        self.assertEqual(written.returncode, 0, written.stderr)
+        infer = [str(BIN / "dsv3-infer"), "--checkpoint", mini, "--device", "emulated", "--prompt-ids", "260,584,270,341"]
+        infer += ["--max-new-tokens", "4", "--mtp", "1"]
+        expected = run(infer).stdout
+        for file in files:
+            result = run([*infer, "--dp", "4", "--placement", file])
+            self.assertEqual(result.returncode, 0, result.stderr)
+            self.assertEqual(result.stdout, expected)
+        document = json.loads(pathlib.Path(files[0]).read_text())
+        document["physical_to_logical_map"][-1][3] = "many"
+        pathlib.Path(files[0]).write_text(json.dumps(document))
+        result = run([*infer, "--dp", "4", "--placement", files[0]])
+        self.assertEqual(result.returncode, 2, result.stderr)
+        self.assertIn("sglang.json: physical_to_logical_map 2: expected a list of experts", result.stderr)
+
     def test_verify_passes_on_ranks(self):
         with tempfile.TemporaryDirectory() as folder:
             golden = str(pathlib.Path(folder) / "par.golden")
@@ -130,9 +167,11 @@ class MoreRanksTest(unittest.TestCase):
             recorded = run([*record, "--out", golden])
             self.assertEqual(recorded.returncode, 0, recorded.stderr)
             verify = [str(BIN / "dsv3-verify"), "--golden", golden, "--device", "emulated"]
-            result = run([*verify, "--ranks", "8", "--dp", "8", "--ep", "8"])
-        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
-        self.assertIn("PASS", result.stdout)
+            for layout in (["--ranks", "8", "--dp", "8", "--ep", "8"], ["--tp", "4", "--ep", "2", "--sp"], ["--dp", "3", "--redundant-experts", "2"]):
+                with self.subTest(layout=layout):
+                    result = run([*verify, *layout])
+                    self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+                    self.assertIn("PASS", result.stdout)
 
     def test_links_are_measured_over_threads_and_processes(self):
         bench = [str(BIN / "dsv3-bench"), "links", "--json", "--min-time", "0.001", "--repetitions", "2"]

@@ -157,9 +157,7 @@ std::vector<LinksRow> time_experts(const LinkRank& rank, const LinksFlags& flags
                                      .num_scales = kHidden / 128,
                                      .output_bytes = 2 * kHidden,
                                      .capacity = tokens * ranks.size()};
-    for (int64_t r = 0; r <= ranks.size(); ++r) {
-      format.first_expert.push_back(r * kExperts / ranks.size());
-    }
+    const auto placement = gpu::contiguous_placement(kExperts, ranks.size());
     gpu::comm::TokenExchange exchange(ranks, format);
     std::mt19937 random(static_cast<unsigned>(ranks.rank()));
     std::vector<int32_t> ids;
@@ -182,6 +180,7 @@ std::vector<LinksRow> time_experts(const LinkRank& rank, const LinksFlags& flags
     }
     const auto dispatch = [&] {
       exchange.dispatch({codes.data(), scales.data(), tokens, ids.data(), tokens},
+                        placement,
                         {received.data(), received_scales.data(), experts.data()});
     };
     const auto add = [&](const char* name, const char* type, int64_t num_bytes, const std::function<void()>& call) {

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "golden/recorder.hpp"
+#include "tools/device/row_owners.hpp"
 
 namespace tools {
 namespace {
@@ -136,7 +137,11 @@ golden::Dump dump_rank(const model::WeightSource& weights,
   options.ue8m0_scales = manifest.scale == "ue8m0";
   options.fp8_cache = job.fp8_cache;
   options.layout = job.layout;
+  options.expert_of_slot = job.expert_of_slot;
   options.world = world;
+  if (job.change) {
+    job.change(static_cast<int>(rank), options);
+  }
   if (rank == 0) {
     options.on_plan = job.on_plan;
     options.on_progress = [&](int64_t done_bytes, int64_t all_bytes) {
@@ -197,7 +202,8 @@ golden::GatheredDump dump_ranks(const model::WeightSource& weights,
         dump_rank(weights, manifest, make_backend(), job, wrapped ? wrapped.get() : &world);
   });
   const golden::RankLayout layout{.tp = job.layout.tp, .ep = job.layout.ep, .dp = job.layout.dp, .pp = job.layout.pp};
-  auto gathered = golden::gather_ranks(layout, ranks, weights.config(), manifest.cases);
+  const auto plan = model::parallel_plan(weights.config(), job.layout, job.expert_of_slot);
+  auto gathered = golden::gather_ranks(layout, ranks, weights.config(), manifest.cases, row_owners_of(plan, ranks));
   for (const golden::Case& step : manifest.cases) {
     for (const std::string op : {"final_norm", "logits"}) {
       const auto found = gathered.dump.tensors.find(step.name + "/" + op);

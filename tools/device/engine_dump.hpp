@@ -19,10 +19,13 @@ struct EngineDumpJob {
   std::vector<std::string> cases = {};  // empty: all; those they follow run as well
   bool fp8_cache = false;
   model::ParallelLayout layout = {};
+  model::ExpertSlots expert_of_slot = {};  // as gpu::EngineOptions has it
   // Each rank's engine when it has run all cases, on the rank's thread.
   std::function<void(const gpu::Engine& engine)> on_done = {};
   // What each rank of a layout is given in place of its communicator: where a test plants a fault.
   std::function<std::unique_ptr<gpu::comm::Communicator>(gpu::comm::Communicator& world)> wrap = {};
+  // Likewise for the options of its engine.
+  std::function<void(int rank, gpu::EngineOptions& options)> change = {};
   std::function<void(const std::string& line)> on_progress = {};
   std::function<void(const std::string& text)> on_plan = {};  // the memory plan, before anything is allocated
 };

@@ -19,6 +19,9 @@ struct LayoutFlags {
   std::optional<int64_t> dp = {};     // default: what the ranks leave, or as many as ep asks for
   std::optional<int64_t> ep = {};     // default: every rank of a stage
   std::optional<int64_t> ranks = {};  // default: tp * dp * pp
+  bool sequence_parallel = false;
+  std::string placement;      // file: where the experts and their copies lie; empty: in order
+  int64_t num_redundant = 0;  // slots beyond the experts, for experts 0, 1, ... again
 };
 
 void add_layout_options(CLI::App& app, LayoutFlags& flags);
@@ -28,6 +31,12 @@ void add_layout_options(CLI::App& app, LayoutFlags& flags);
 model::ParallelLayout layout_of(const LayoutFlags& flags,
                                 const model::ModelConfig& config,
                                 std::optional<int64_t> num_ranks = {});
+
+// The placement that the flags ask for, of every layer; empty without one. Layers that a file does not have (MTP) have as many slots, in
+// order. Throws InputError.
+model::ExpertSlots expert_slots_of(const LayoutFlags& flags,
+                                   const model::ModelConfig& config,
+                                   const model::ParallelLayout& layout);
 
 // Throws InputError when a device other than the emulated one is to run several ranks.
 void check_one_gpu(const std::string& device);

@@ -49,6 +49,12 @@ void add_device(CLI::App& app, InferFlags& flags) {
       ->check(CLI::IsMember({"bf16", "fp8"}))
       ->capture_default_str();
   add_layout_options(app, flags.layout);
+  app.add_option(
+         "--micro-batches",
+         flags.num_micro_batches,
+         "emulated, cuda: that a step's requests are split into, so that the stages of --pp work at the same time")
+      ->check(CLI::Range(1, 1 << 10))
+      ->capture_default_str();
   app.add_option("--comm", flags.comm, "how ranks are connected: threads of this process, or mpi (start with mpirun)")
       ->check(CLI::IsMember({"threads", "mpi"}))
       ->capture_default_str();

@@ -33,6 +33,7 @@ struct InferFlags {
   std::string kv = "bf16";
   LayoutFlags layout;
   std::string comm = "threads";
+  int64_t num_micro_batches = 1;
   int num_threads = default_threads();
   std::optional<int64_t> max_new_tokens;  // absent: kDefaultNewTokens, or what the model's positions leave
   model::Sampling sampling;
