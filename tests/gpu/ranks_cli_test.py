@@ -38,37 +38,6 @@ class RanksTest(unittest.TestCase):
         for rank in range(4):  # each says what it holds
             self.assertIn(f"rank {rank} (dp {rank // 2}, tp {rank % 2}): device memory: weights", result.stderr)
 
-    def test_cut_experts_shared_rows_copies_and_micro_batches_give_the_ids_of_one_rank(self):
-        for layout in (
-            ["--tp", "4", "--ep", "1", "--sp"],
-            ["--tp", "2", "--ep", "4", "--sp", "--redundant-experts", "4"],
-            ["--pp", "3", "--micro-batches", "2"],
-        ):
-            with self.subTest(layout=layout):
-                result = run([*INFER, "--max-new-tokens", "4", *layout])
-                self.assertEqual(result.returncode, 0, result.stderr)
-                self.assertEqual(result.stdout, self.ids)
-
-    def test_a_placement_of_the_simulator_is_read_in_both_forms(self):
-        mini = str(pathlib.Path(__file__).parents[2] / "golden/data/mini/checkpoint")
-        files = [str(pathlib.Path(self.folder.name) / name) for name in ("sglang.json", "vllm.json")]
-        written = run([str(BIN / "dsv3-sim"), "skew", "--model", mini, "--ep", "4", "--batch", "8", "--steps", "1",
-                       "--redundant-experts", "4", "--write-sglang", files[0], "--write-vllm", files[1]])  # fmt: skip
-        self.assertEqual(written.returncode, 0, written.stderr)
-        infer = [str(BIN / "dsv3-infer"), "--checkpoint", mini, "--device", "emulated", "--prompt-ids", "260,584,270,341"]
-        infer += ["--max-new-tokens", "4", "--mtp", "1"]
-        expected = run(infer).stdout
-        for file in files:
-            result = run([*infer, "--dp", "4", "--placement", file])
-            self.assertEqual(result.returncode, 0, result.stderr)
-            self.assertEqual(result.stdout, expected)
-        document = json.loads(pathlib.Path(files[0]).read_text())
-        document["physical_to_logical_map"][-1][3] = "many"
-        pathlib.Path(files[0]).write_text(json.dumps(document))
-        result = run([*infer, "--dp", "4", "--placement", files[0]])
-        self.assertEqual(result.returncode, 2, result.stderr)
-        self.assertIn("sglang.json: physical_to_logical_map 2: expected a list of experts", result.stderr)
-
     def test_traces_of_ranks_are_those_of_one(self):
         """Of a batch with drafts, over data-parallel groups and over stages."""
         with tempfile.TemporaryDirectory() as name:
@@ -94,14 +63,6 @@ class RanksTest(unittest.TestCase):
         result = run(["mpirun", "-np", "4", *INFER, "--max-new-tokens", "2", *layout], env=MPI_ENVIRONMENT)
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertEqual(result.stdout, self.ids)
-
-    def test_verify_passes_on_ranks(self):
-        verify = [str(BIN / "dsv3-verify"), "--golden", self.golden, "--device", "emulated"]
-        for layout in (["--ranks", "8", "--dp", "8", "--ep", "8"], ["--tp", "4", "--ep", "2", "--sp"], ["--dp", "3", "--redundant-experts", "2"]):
-            with self.subTest(layout=layout):
-                result = run([*verify, *layout])
-                self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
-                self.assertIn("PASS", result.stdout)
 
     def test_layouts_that_do_not_fit_are_refused_in_one_line(self):
         for options, words in (
@@ -165,6 +126,40 @@ class RanksTest(unittest.TestCase):
 class MoreRanksTest(unittest.TestCase):
     """What takes longer and is held by quicker tests of the libraries as well."""
 
+    def test_cut_experts_shared_rows_copies_and_micro_batches_give_the_ids_of_one_rank(self):
+        ids = run([*INFER, "--max-new-tokens", "2"]).stdout
+        for layout in (
+            ["--tp", "4", "--ep", "1", "--sp"],
+            ["--tp", "2", "--ep", "4", "--sp", "--redundant-experts", "4"],
+            ["--pp", "3", "--micro-batches", "2"],
+        ):
+            with self.subTest(layout=layout):
+                result = run([*INFER, "--max-new-tokens", "2", *layout])
+                self.assertEqual(result.returncode, 0, result.stderr)
+                self.assertEqual(result.stdout, ids)
+
+    def test_a_placement_of_the_simulator_is_read_in_both_forms(self):
+        mini = str(pathlib.Path(__file__).parents[2] / "golden/data/mini/checkpoint")
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        files = [str(pathlib.Path(folder.name) / name) for name in ("sglang.json", "vllm.json")]
+        written = run([str(BIN / "dsv3-sim"), "skew", "--model", mini, "--ep", "4", "--batch", "8", "--steps", "1",
+                       "--redundant-experts", "4", "--write-sglang", files[0], "--write-vllm", files[1]])  # fmt: skip
+        self.assertEqual(written.returncode, 0, written.stderr)
+        infer = [str(BIN / "dsv3-infer"), "--checkpoint", mini, "--device", "emulated", "--prompt-ids", "260,584,270,341"]
+        infer += ["--max-new-tokens", "4", "--mtp", "1"]
+        expected = run(infer).stdout
+        for file in files:
+            result = run([*infer, "--dp", "4", "--placement", file])
+            self.assertEqual(result.returncode, 0, result.stderr)
+            self.assertEqual(result.stdout, expected)
+        document = json.loads(pathlib.Path(files[0]).read_text())
+        document["physical_to_logical_map"][-1][3] = "many"
+        pathlib.Path(files[0]).write_text(json.dumps(document))
+        result = run([*infer, "--dp", "4", "--placement", files[0]])
+        self.assertEqual(result.returncode, 2, result.stderr)
+        self.assertIn("sglang.json: physical_to_logical_map 2: expected a list of experts", result.stderr)
+
     def test_verify_passes_on_ranks(self):
         with tempfile.TemporaryDirectory() as folder:
             golden = str(pathlib.Path(folder) / "par.golden")
@@ -172,9 +167,11 @@ class MoreRanksTest(unittest.TestCase):
             recorded = run([*record, "--out", golden])
             self.assertEqual(recorded.returncode, 0, recorded.stderr)
             verify = [str(BIN / "dsv3-verify"), "--golden", golden, "--device", "emulated"]
-            result = run([*verify, "--ranks", "8", "--dp", "8", "--ep", "8"])
-        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
-        self.assertIn("PASS", result.stdout)
+            for layout in (["--ranks", "8", "--dp", "8", "--ep", "8"], ["--tp", "4", "--ep", "2", "--sp"], ["--dp", "3", "--redundant-experts", "2"]):
+                with self.subTest(layout=layout):
+                    result = run([*verify, *layout])
+                    self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+                    self.assertIn("PASS", result.stdout)
 
     def test_links_are_measured_over_threads_and_processes(self):
         bench = [str(BIN / "dsv3-bench"), "links", "--json", "--min-time", "0.001", "--repetitions", "2"]

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <span>
 #include <utility>
 
 #include "gpu/engine/scheduler.hpp"
@@ -80,14 +81,21 @@ reference::GeneratedToken token_of(const gpu::NewToken& token, int64_t num_logpr
   return result;
 }
 
-gpu::Scheduler::OnStep device_watch(std::vector<size_t> numbers, reference::StepProbe* probe, DeviceTrace* trace) {
+gpu::Scheduler::OnStep device_watch(std::vector<size_t> numbers,
+                                    reference::StepProbe* probe,
+                                    DeviceTrace* trace,
+                                    ShareOfRows share) {
   if (probe == nullptr && trace == nullptr) {
     return {};
   }
-  return [numbers = std::move(numbers), probe, trace](const gpu::StepInfo& step) -> gpu::Watch {
+  return [numbers = std::move(numbers), probe, trace, share = std::move(share)](
+             const gpu::StepInfo& step) -> gpu::Watch {
     if (probe != nullptr) {
       std::vector<reference::RowOrigin> rows;
-      for (const auto& [request, position] : step.rows) {
+      const auto num_rows = std::ssize(step.rows);
+      const auto [first, count] = share ? share(num_rows) : gpu::Shard::Share{0, num_rows};
+      for (const auto& [request, position] :
+           std::span(step.rows).subspan(static_cast<size_t>(first), static_cast<size_t>(count))) {
         rows.push_back({.request = static_cast<int64_t>(numbers[static_cast<size_t>(request)]), .position = position});
       }
       probe->enter_step(std::move(rows));

@@ -1,6 +1,7 @@
 // Generation on a device's engine in place of the reference, for the same requests.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -29,7 +30,12 @@ gpu::EngineOptions engine_options(const InferFlags& flags,
 gpu::SchedulerOptions scheduling_of(const InferFlags& flags);
 reference::GeneratedToken token_of(const gpu::NewToken& token, int64_t num_logprobs);
 // Who watches the steps of a scheduler whose requests have these `numbers` among all. Both watchers may be null; empty if both are.
-gpu::Scheduler::OnStep device_watch(std::vector<size_t> numbers, reference::StepProbe* probe, DeviceTrace* trace);
+// `share`: which of a step's rows the probe is shown routing of; all if it is empty.
+using ShareOfRows = std::function<gpu::Shard::Share(int64_t num_rows)>;
+gpu::Scheduler::OnStep device_watch(std::vector<size_t> numbers,
+                                    reference::StepProbe* probe,
+                                    DeviceTrace* trace,
+                                    ShareOfRows share = {});
 DeviceResult result_of(const gpu::SchedulerStats& stats, const std::vector<gpu::FinishReason>& reasons);
 
 // `probe` and `trace` may be null.

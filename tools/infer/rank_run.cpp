@@ -142,7 +142,7 @@ class RankRun {
       numbers.push_back(r);
     }
     std::vector<std::vector<reference::GeneratedToken>> tokens(own.size());
-    Watchers watchers = watchers_of(at);
+    Watchers watchers = this->watchers();
     const DeviceResult result = generate(
         world,
         own,
@@ -150,8 +150,8 @@ class RankRun {
           tokens[request].push_back(token_of(token, flags_.num_logprobs));
           return follow(numbers[request], tokens[request].back());
         },
-        device_watch(
-            numbers, watchers.routing ? &*watchers.routing : nullptr, watchers.times ? &*watchers.times : nullptr));
+        numbers,
+        watchers);
     gather(world, watchers);
     if (plan_.layout.dp == 1) {
       return world.rank() == 0 ? std::optional(result) : std::nullopt;
@@ -172,10 +172,10 @@ class RankRun {
   }
 
  private:
-  // Ranks that share their tokens route them alike: one of them tells.
-  [[nodiscard]] Watchers watchers_of(const model::RankPlace& at) const {
+  // All ranks have the same watchers, since a step that is watched is not cut into micro-batches.
+  [[nodiscard]] Watchers watchers() const {
     Watchers watchers;
-    if (traces_.routing != nullptr && at.tp_rank == 0) {
+    if (traces_.routing != nullptr) {
       watchers.routing.emplace(*traces_.routing);
     }
     if (traces_.times != nullptr) {
@@ -184,9 +184,11 @@ class RankRun {
     return watchers;
   }
 
+  // Ranks that share their tokens route them alike, and one of them tells; sequence-parallel ones route a share each.
   void gather(gpu::comm::Communicator& world, const Watchers& watchers) {
     if (traces_.routing != nullptr) {
-      gather_routing(world, watchers.routing ? *watchers.routing : RoutingTrace({}, {}), *traces_.routing);
+      const bool tells = plan_.place(world.rank()).tp_rank == 0 || plan_.layout.sequence_parallel;
+      gather_routing(world, tells ? *watchers.routing : RoutingTrace({}, {}), *traces_.routing);
     }
     if (traces_.times != nullptr) {
       const auto packed = gather_at_first(world, watchers.times->pack());
@@ -199,7 +201,8 @@ class RankRun {
   DeviceResult generate(gpu::comm::Communicator& world,
                         const std::vector<reference::Request>& own,
                         const gpu::Scheduler::OnToken& on_token,
-                        const gpu::Scheduler::OnStep& on_step) {
+                        const std::vector<size_t>& numbers,
+                        Watchers& watchers) {
     const auto scheduling = scheduling_of(flags_);
     auto options = engine_options(flags_, weights_.config(), requests_, scheduling);
     options.layout = plan_.layout;
@@ -216,7 +219,13 @@ class RankRun {
     gpu::Engine engine(weights_, open_device({.device = flags_.device}, 1), options);
     clear_progress();
     gpu::Scheduler scheduler(engine, scheduling);
-    const auto reasons = scheduler.run(device_requests(own), on_token, on_step);
+    const auto reasons =
+        scheduler.run(device_requests(own),
+                      on_token,
+                      device_watch(numbers,
+                                   watchers.routing ? &*watchers.routing : nullptr,
+                                   watchers.times ? &*watchers.times : nullptr,
+                                   [&engine](int64_t num_rows) { return engine.shard().stream_rows(num_rows); }));
     return result_of(scheduler.stats(), reasons);
   }
 

@@ -162,9 +162,6 @@ void check_flags(const InferFlags& flags) {
   if (flags.thinking && !flags.chat && flags.batch_file.empty()) {
     model::throw_input_error("--thinking: a plain prompt has no chat format; add --chat");
   }
-  if (!flags.routing_file.empty() && flags.layout.sequence_parallel) {
-    model::throw_input_error("--trace-routing: with --sp no rank routes all tokens; leave one of them out");
-  }
   const model::Sampling& s = flags.sampling;
   for (const double value :
        {s.temperature, s.top_p, s.min_p, s.repetition_penalty, s.presence_penalty, s.frequency_penalty}) {
