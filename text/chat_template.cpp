@@ -1,5 +1,7 @@
 #include "text/chat_template.hpp"
 
+#include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "model/check.hpp"
@@ -14,6 +16,9 @@ namespace {
 
 using nlohmann::json;
 
+constexpr const char* kDefault = "default";
+constexpr const char* kToolUse = "tool_use";
+
 // A token as tokenizer_config.json names it: its text, or an object that holds it.
 std::string token_text(const json& config, const char* key) {
   if (!config.contains(key)) {
@@ -24,10 +29,33 @@ std::string token_text(const json& config, const char* key) {
   return content.is_string() ? content.get<std::string>() : "";
 }
 
+// tokenizer_config.json holds one program, or several with names: `default`, and `tool_use` for conversations with tools.
+std::map<std::string, std::vector<Statement>> programs_of(model::JsonFields& fields, const json& config) {
+  std::map<std::string, std::vector<Statement>> programs;
+  const std::string place = fields.name("chat_template");
+  if (!config.contains("chat_template") || !config.at("chat_template").is_array()) {
+    if (const std::string source = fields.text_or("chat_template", ""); !source.empty()) {
+      programs.emplace(kDefault, parse_template(source, place));
+    }
+    return programs;
+  }
+  for (const json& item : config.at("chat_template")) {
+    if (!item.is_object() || !item.contains("name") || !item.at("name").is_string() || !item.contains("template") ||
+        !item.at("template").is_string()) {
+      model::throw_input_error("{}: expected objects with a name and a template", place);
+    }
+    const auto name = item.at("name").get<std::string>();
+    if (name == kDefault || name == kToolUse) {
+      programs.emplace(name, parse_template(item.at("template").get<std::string>(), place + "." + name));
+    }
+  }
+  return programs;
+}
+
 }  // namespace
 
 struct ChatTemplate::Program {
-  std::vector<Statement> statements;
+  std::map<std::string, std::vector<Statement>> by_name;  // has kDefault
   std::string bos_token;
   std::string eos_token;
 };
@@ -41,12 +69,19 @@ ChatTemplate ChatTemplate::load(const std::filesystem::path& directory) {
     model::throw_input_error("{}: expected a JSON object", path.string());
   }
   model::JsonFields fields(config, path.string(), "");
-  const std::string source = fields.text_or("chat_template", "");
-  if (source.empty()) {
-    fields.fail("chat_template is missing: this checkpoint has no chat format");
+  // The file wins, as in transformers: it is what newer versions write.
+  const auto own_file = directory / "chat_template.jinja";
+  std::map<std::string, std::vector<Statement>> programs;
+  if (std::filesystem::exists(own_file)) {
+    programs.emplace(kDefault, parse_template(model::MappedFile::open(own_file)->text(), own_file.string()));
+  } else {
+    programs = programs_of(fields, config);
+  }
+  if (!programs.contains(kDefault)) {
+    fields.fail("chat_template is missing, and so is chat_template.jinja: this checkpoint has no chat format");
   }
   return ChatTemplate(std::make_shared<Program>(Program{
-      .statements = parse_template(source, fields.name("chat_template")),
+      .by_name = std::move(programs),
       .bos_token = token_text(config, "bos_token"),
       .eos_token = token_text(config, "eos_token"),
   }));
@@ -70,7 +105,19 @@ std::string ChatTemplate::render(const nlohmann::ordered_json& messages,
   if (options.thinking) {
     variables.emplace("thinking", *options.thinking);
   }
-  return run_template(program_->statements, std::move(variables), origin);
+  const auto tool_use = options.tools != nullptr ? program_->by_name.find(kToolUse) : program_->by_name.end();
+  const auto& statements = tool_use != program_->by_name.end() ? tool_use->second : program_->by_name.at(kDefault);
+  if (options.tools != nullptr) {
+    if (!options.tools->is_array()) {
+      model::throw_input_error("{}: tools: expected an array", origin);
+    }
+    if (!reads_variable(statements, "tools")) {
+      model::throw_input_error(
+          "{}: tools: this checkpoint's chat format has no place for them; describe them in a system message", origin);
+    }
+    variables.emplace("tools", *options.tools);
+  }
+  return run_template(statements, std::move(variables), origin);
 }
 
 }  // namespace text

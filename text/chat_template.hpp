@@ -1,4 +1,4 @@
-// A conversation as the one text that a chat model continues, in the format that the checkpoint's tokenizer_config.json holds.
+// A conversation as the one text that a chat model continues, in the format that the checkpoint holds.
 #pragma once
 
 #include <filesystem>
@@ -10,18 +10,19 @@
 namespace text {
 
 struct ChatOptions {
-  bool add_generation_prompt = false;  // end with the opening of the assistant's answer
-  std::optional<bool> thinking = {};   // for formats with the choice (V3.1): open it with <think>
+  bool add_generation_prompt = false;             // end with the opening of the assistant's answer
+  std::optional<bool> thinking = {};              // for formats with the choice (V3.1): open it with <think>
+  const nlohmann::ordered_json* tools = nullptr;  // for formats that list them: an array of what may be called
 };
 
 class ChatTemplate {
  public:
-  // Throws InputError when `directory`/tokenizer_config.json is missing or broken, or its `chat_template` is missing or uses
-  // what template_parser.hpp does not know.
+  // Of chat_template.jinja in `directory`, or else of `chat_template` in its tokenizer_config.json, which also names the tokens. Throws
+  // InputError when neither is there, or one is broken or uses what template_parser.hpp does not know.
   static ChatTemplate load(const std::filesystem::path& directory);
 
   // `messages`: an array of objects with `role`, `content` and, for the assistant, `tool_calls`. BOS included: encode the result
-  // as it is. Throws InputError for messages that the format cannot hold; `origin` opens its message.
+  // as it is. Throws InputError for messages or tools that the format cannot hold; `origin` opens its message.
   [[nodiscard]] std::string render(const nlohmann::ordered_json& messages,
                                    const ChatOptions& options,
                                    const std::string& origin) const;

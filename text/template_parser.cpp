@@ -147,10 +147,22 @@ class Parser {
   int depth_ = 0;
 };
 
+bool names(const Expression& expression, std::string_view name) {
+  return (expression.kind == ExpressionKind::kName && expression.text == name) ||
+         std::ranges::any_of(expression.operands, [&](const Expression& operand) { return names(operand, name); });
+}
+
 }  // namespace
 
 std::vector<Statement> parse_template(std::string_view source, const std::string& origin) {
   return Parser(read_template_pieces(source, origin), origin).run();
+}
+
+bool reads_variable(const std::vector<Statement>& statements, std::string_view name) {
+  return std::ranges::any_of(statements, [&](const Statement& statement) {
+    return std::ranges::any_of(statement.conditions, [&](const Expression& e) { return names(e, name); }) ||
+           std::ranges::any_of(statement.bodies, [&](const auto& body) { return reads_variable(body, name); });
+  });
 }
 
 }  // namespace text

@@ -44,4 +44,7 @@ struct Statement {
 // Throws InputError; `origin` opens its message.
 std::vector<Statement> parse_template(std::string_view source, const std::string& origin);
 
+// Whether a variable of this name is read anywhere.
+bool reads_variable(const std::vector<Statement>& statements, std::string_view name);
+
 }  // namespace text

@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "model/check.hpp"
+#include "text/utf8.hpp"
 #include "tools/synthetic/argument.hpp"
 
 namespace tools {
@@ -15,10 +16,17 @@ std::optional<text::Tokenizer> tokenizer_of(const std::string& checkpoint) {
   return text::Tokenizer::load(checkpoint);
 }
 
-std::vector<int32_t> prompt_ids(const text::Tokenizer& tokenizer, const std::string& text, const std::string& what) {
+void check_prompt_text(const std::string& text, const std::string& what) {
   if (text.empty()) {
     model::throw_input_error("{}: the prompt is empty", what);
   }
+  if (const size_t broken_at = text::find_broken_utf8(text); broken_at != std::string::npos) {
+    model::throw_input_error("{}: expected UTF-8, byte {} is not", what, broken_at);
+  }
+}
+
+std::vector<int32_t> prompt_ids(const text::Tokenizer& tokenizer, const std::string& text, const std::string& what) {
+  check_prompt_text(text, what);
   auto ids = tokenizer.encode(text);
   const auto bos = tokenizer.bos_id();
   if (tokenizer.adds_bos() && bos && (ids.empty() || ids[0] != *bos)) {

@@ -87,6 +87,7 @@ struct TextCommands::Flags {
         options.thinking = fields.boolean_or("thinking", thinking);
       }
       const auto in_order = nlohmann::ordered_json::parse(line.text);
+      options.tools = fields.has("tools") ? &in_order.at("tools") : nullptr;
       const std::string rendered = format.render(in_order.at("messages"), options, line.origin);
       print_line({{"text", rendered}, {"ids", loaded.encode(rendered)}});
     });
@@ -115,13 +116,14 @@ TextCommands::TextCommands(CLI::App& app) : flags_(std::make_unique<Flags>()) {
       "  $ dsv3-infer detokenize --tokenizer golden/data/mini/checkpoint --in ids.jsonl\n");
 
   flags.chat_template = app.add_subcommand("chat-template", "messages to the text and ids that a chat model continues");
-  flags.add_files(*flags.chat_template, R"({"messages": [...], "add_generation_prompt": true})");
+  flags.add_files(*flags.chat_template,
+                  R"({"messages": [...], "add_generation_prompt": true}, and tools if the format lists them)");
   flags.chat_template->add_flag(
       "--thinking",
       flags.thinking,
       "for formats with the choice (V3.1): let the answer begin with <think>; also `thinking` in a line");
   flags.chat_template->footer(
-      "\nWrites one line {\"text\", \"ids\"} for each line read, in the format of tokenizer_config.json "
+      "\nWrites one line {\"text\", \"ids\"} for each line read, in the checkpoint's chat format "
       "(docs/text.md).\n"
       "Example:\n"
       "  $ dsv3-infer chat-template --tokenizer DeepSeek-V3 --in chats.jsonl\n");

@@ -112,6 +112,36 @@ TEST_F(Chat, ConstructsOutsideTheSubsetAreRefusedByName) {
   }
 }
 
+// Expected: the order of transformers, whose newer versions write the file and leave the old place alone.
+TEST_F(Chat, AFileOfItsOwnWinsOverTheConfig) {
+  write_bytes(folder_ / "chat_template.jinja", "{{ bos_token }}file {{ messages[0].content }}\n");
+  EXPECT_EQ(render("config", R"([{"role":"u","content":"q"}])"), "<s>file q");
+  write_bytes(folder_ / "tokenizer_config.json", R"({"bos_token":"<b>"})");
+  EXPECT_EQ(text::ChatTemplate::load(folder_.path())
+                .render(ordered_json::parse(R"([{"role":"u","content":"q"}])"), {}, "chat"),
+            "<b>file q");
+}
+
+TEST_F(Chat, ToolsGoWhereAFormatListsThem) {
+  const ordered_json tools = ordered_json::parse(R"([{"type":"function","function":{"name":"f","a":[1]}}])");
+  const text::ChatOptions options{.tools = &tools};
+  EXPECT_EQ(render("{% if tools %}{% for t in tools %}{{ t | tojson }}{% endfor %}{% endif %}.", "[]", options),
+            R"({"type": "function", "function": {"name": "f", "a": [1]}}.)");
+  EXPECT_EQ(render("{% if tools is defined %}tools{% else %}none{% endif %}", "[]"), "none");
+  EXPECT_THROW(render("{% for m in messages %}{{ m.tools }}{% endfor %}", "[]", options), model::InputError);
+}
+
+TEST_F(Chat, OfSeveralFormatsTheOneForToolsIsTakenWithTools) {
+  const ordered_json config = ordered_json::parse(
+      R"j({"chat_template":[{"name":"default","template":"plain"},{"name":"rag","template":"{{ nothing( }}"},
+           {"name":"tool_use","template":"{{ tools[0].name }}"}]})j");
+  write_bytes(folder_ / "tokenizer_config.json", config.dump());
+  const auto format = text::ChatTemplate::load(folder_.path());
+  const ordered_json tools = ordered_json::parse(R"([{"name":"f"}])");
+  EXPECT_EQ(format.render(ordered_json::array(), {}, "chat"), "plain");
+  EXPECT_EQ(format.render(ordered_json::array(), {.tools = &tools}, "chat"), "f");
+}
+
 TEST_F(Chat, ACheckpointWithoutFormatIsRefused) {
   const auto mini = source_dir() / "golden/data/mini/checkpoint";
   EXPECT_THROW(text::ChatTemplate::load(mini), model::InputError);

@@ -39,6 +39,11 @@ class InferCliTest(unittest.TestCase):
         path.write_text(text, encoding="utf-8")
         return path
 
+    def bytes(self, name, content):
+        path = pathlib.Path(self.folder.name) / name
+        path.write_bytes(content)
+        return path
+
     def refused(self, result, *fragments):
         """Exit 2, nothing on stdout, one line on stderr that names what is wrong."""
         self.assertEqual(result.returncode, 2, result.stderr)
@@ -130,7 +135,57 @@ class InferCliTest(unittest.TestCase):
         for i in range(0, len(rows), 4):
             self.assertAlmostEqual(sum(float(row["weight"]) for row in rows[i:i + 4]), 2.5, places=5)
 
+    def checkpoint_with(self, chat_template):
+        """The small model with a chat format of its own, as newer versions of transformers write it."""
+        folder = pathlib.Path(self.folder.name) / "chat"
+        folder.mkdir()
+        for path in CHECKPOINT.iterdir():
+            (folder / path.name).symlink_to(path)
+        (folder / "chat_template.jinja").write_text(chat_template, encoding="utf-8")
+        return folder
+
+    def tokenized(self, text):
+        lines = self.file("text.jsonl", json.dumps({"text": text}) + "\n")
+        result = subprocess.run([BIN / "dsv3-infer", "tokenize", "--tokenizer", CHECKPOINT, "--in", lines],
+                                capture_output=True, text=True, timeout=100)
+        return json.loads(result.stdout)["ids"]
+
+    def test_a_chat_is_the_text_that_the_format_makes_of_it(self):
+        checkpoint = self.checkpoint_with(
+            "{{ bos_token }}{% for tool in tools %}{{ tool | tojson }}{% endfor %}{% for m in messages %}"
+            "{{ m.role + ': ' + m.content + '\n' }}{% endfor %}{% if add_generation_prompt %}{{ 'answer:' }}{% endif %}")
+        bos = "<\uff5cbegin\u2581of\u2581sentence\uff5c>"
+        whole = bos + "user: Who art thou?\nanswer:"
+        result = infer("--prompt", "Who art thou?", "--chat", "--max-new-tokens", 5, "--json", checkpoint=checkpoint)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        row = json.loads(result.stdout)
+        self.assertEqual(row["prompt_ids"], self.tokenized(whole))
+        self.assertEqual(row["ids"], ids_of("--prompt-ids", comma(row["prompt_ids"]), "--max-new-tokens", 5))
+
+        messages = [{"role": "user", "content": "Who?"}, {"role": "assistant", "content": "I."}, {"role": "user", "content": "Who?"}]
+        tool = {"type": "function", "a": 1}
+        batch = self.file("chat.jsonl", json.dumps({"messages": messages, "tools": [tool]}) + "\n")
+        result = infer("--batch", batch, "--max-new-tokens", 2, checkpoint=checkpoint)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        whole = bos + json.dumps(tool) + "user: Who?\nassistant: I.\nuser: Who?\nanswer:"
+        self.assertEqual(json.loads(result.stdout)["prompt_ids"], self.tokenized(whole))
+
+    def test_a_chat_that_has_no_format_is_one_line(self):
+        self.refused(infer("--prompt", "a", "--chat"), "tokenizer_config.json", "chat_template.jinja")
+        self.refused(infer("--prompt-ids", "0", "--chat"), "--chat")
+        self.refused(infer("--prompt", "a", "--thinking"), "--thinking")
+        checkpoint = self.checkpoint_with("{% for m in messages %}{{ m.content }}{% endfor %}")
+        tools = self.file("tools.jsonl", '{"messages":[{"role":"user","content":"a"}],"tools":[]}\n')
+        self.refused(infer("--batch", tools, checkpoint=checkpoint), ":1:", "tools")
+        parts = self.file("parts.jsonl", '{"messages":[{"role":"user","content":["a"]}]}\n')
+        self.refused(infer("--batch", parts, checkpoint=checkpoint), ":1:", "a JSON array")
+
     def test_bad_input_is_one_line(self):
+        self.refused(infer(), "--prompt-file")
+        self.refused(infer("--prompt-file", self.bytes("broken.txt", b"ab\xff")), "broken.txt", "byte 2")
+        self.refused(infer("--prompt-ids", "1,,2"), "''")
+        self.refused(infer("--prompt-ids", "1,"), "''")
+        self.refused(infer("--prompt-ids", "1", "--stop-ids", "2048"), "--stop-ids", "vocabulary")
         self.refused(infer("--prompt", ""), "prompt")
         self.refused(infer("--prompt-ids", ""), "prompt")
         self.refused(infer("--prompt-ids", "0,x"), "'x'")

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "model/json_fields.hpp"
 #include "text/chat_template.hpp"
@@ -25,7 +26,8 @@ std::string read_text(const std::string& path, const std::string& flag) {
 
 std::vector<int32_t> parse_ids(const std::string& flag, const std::string& list) {
   std::vector<int32_t> ids;
-  for (const std::string& item : split_list(list)) {
+  std::stringstream items(list + ",");  // so that an item that is missing at the end is seen
+  for (std::string item; !list.empty() && std::getline(items, item, ',');) {
     int32_t id = 0;
     const auto [end, error] = std::from_chars(item.data(), item.data() + item.size(), id);
     if (error != std::errc() || end != item.data() + item.size()) {
@@ -43,17 +45,20 @@ class Prompts {
       : flags_(flags), tokenizer_(tokenizer) {}
 
   [[nodiscard]] std::vector<int32_t> of_text(const std::string& text, const std::string& what) const {
-    if (flags_.chat && !text.empty()) {
-      return of_messages(nlohmann::ordered_json::array({{{"role", "user"}, {"content", text}}}), what);
+    if (flags_.chat) {
+      check_prompt_text(text, what);
+      return of_messages(nlohmann::ordered_json::array({{{"role", "user"}, {"content", text}}}), nullptr, what);
     }
     return prompt_ids(tokenizer(what), text, what);
   }
 
+  // `tools`: null if there are none.
   [[nodiscard]] std::vector<int32_t> of_messages(const nlohmann::ordered_json& messages,
+                                                 const nlohmann::ordered_json* tools,
                                                  const std::string& what) const {
     const auto& encoder = tokenizer(what);
     const auto format = text::ChatTemplate::load(flags_.checkpoint);
-    text::ChatOptions options{.add_generation_prompt = true};
+    text::ChatOptions options{.add_generation_prompt = true, .tools = tools};
     if (flags_.thinking) {
       options.thinking = true;
     }
@@ -89,7 +94,9 @@ Prompt prompt_of_line(const JsonLine& line, const Prompts& prompts) {
     prompt.ids = prompts.of_text(fields.text_or("prompt", ""), what);
   } else if (fields.has("messages")) {
     // Once more, with the order of names that a chat format may print.
-    prompt.ids = prompts.of_messages(nlohmann::ordered_json::parse(line.text).at("messages"), what);
+    const auto in_order = nlohmann::ordered_json::parse(line.text);
+    prompt.ids =
+        prompts.of_messages(in_order.at("messages"), fields.has("tools") ? &in_order.at("tools") : nullptr, what);
   } else {
     const auto ids = fields.integers("ids", 0);
     prompt.ids.assign(ids.begin(), ids.end());
@@ -126,6 +133,11 @@ std::vector<int32_t> stop_tokens_of(const InferFlags& flags,
                                     const model::ModelConfig& config,
                                     const std::optional<text::Tokenizer>& tokenizer) {
   auto ids = parse_ids("--stop-ids", flags.stop_ids);
+  for (const int32_t id : ids) {
+    if (id < 0 || id >= config.vocab_size) {
+      model::throw_input_error("--stop-ids: token id {} is outside the vocabulary of {}", id, config.vocab_size);
+    }
+  }
   if (!flags.ignore_eos) {
     ids.insert(ids.end(), config.eos_token_ids.begin(), config.eos_token_ids.end());
     if (tokenizer && tokenizer->eos_id()) {

@@ -153,6 +153,15 @@ void check_flags(const InferFlags& flags) {
   if (num_inputs + !flags.prompt.empty() > 1) {
     model::throw_input_error("give one of --prompt, --prompt-ids, --prompt-file and --batch");
   }
+  if (num_inputs + !flags.prompt.empty() == 0) {
+    model::throw_input_error("the prompt is empty: give --prompt, --prompt-ids, --prompt-file or --batch");
+  }
+  if (flags.chat && !flags.prompt_ids.empty()) {
+    model::throw_input_error("--chat: token ids are fed as they are; give --prompt, --prompt-file or --batch");
+  }
+  if (flags.thinking && !flags.chat && flags.batch_file.empty()) {
+    model::throw_input_error("--thinking: a plain prompt has no chat format; add --chat");
+  }
   const model::Sampling& s = flags.sampling;
   for (const double value :
        {s.temperature, s.top_p, s.min_p, s.repetition_penalty, s.presence_penalty, s.frequency_penalty}) {
