@@ -1,7 +1,6 @@
 #include "reference/panel_matmul.hpp"
 
 #include <algorithm>
-#include <utility>
 
 #include "reference/numerics/reduce.hpp"
 #include "reference/parallel.hpp"
@@ -124,36 +123,22 @@ BlockedRows::BlockedRows(int64_t num_rows, int64_t len)
     : num_rows_(num_rows),
       len_(len),
       num_blocks_((len + kBlockLen - 1) / kBlockLen),
-      memory_(std::exchange(spare(), {})) {
-  memory_.values.assign(static_cast<size_t>(num_blocks_ * num_rows * kBlockLen), 0.0f);
-  memory_.scales.clear();
-}
-
-BlockedRows::~BlockedRows() {
-  if (!memory_.values.empty()) {
-    spare() = std::move(memory_);
-  }
-}
-
-BlockedRows::Memory& BlockedRows::spare() {
-  thread_local Memory memory;
-  return memory;
-}
+      values_(static_cast<size_t>(num_blocks_ * num_rows * kBlockLen)) {}
 
 int64_t BlockedRows::block_len(int64_t b) const {
   return std::min<int64_t>(kBlockLen, len_ - b * kBlockLen);
 }
 
 float* BlockedRows::place(int64_t b, int64_t m) {
-  return memory_.values.data() + (b * num_rows_ + m) * kBlockLen;
+  return values_.data() + (b * num_rows_ + m) * kBlockLen;
 }
 
 const float* BlockedRows::block(int64_t b) const {
-  return memory_.values.data() + b * num_rows_ * kBlockLen;
+  return values_.data() + b * num_rows_ * kBlockLen;
 }
 
 const float* BlockedRows::scales(int64_t b) const {
-  return memory_.scales.empty() ? nullptr : memory_.scales.data() + b * num_rows_;
+  return scales_.empty() ? nullptr : scales_.data() + b * num_rows_;
 }
 
 void BlockedRows::set(int64_t m, std::span<const float> row) {
@@ -166,10 +151,10 @@ void BlockedRows::set(int64_t m, std::span<const float> row) {
 
 void BlockedRows::set_quantised(int64_t m, std::span<const float> row, const QuantizeRule& rule) {
   CHECK_EQ(static_cast<int64_t>(row.size()), len_);
-  memory_.scales.resize(static_cast<size_t>(num_blocks_ * num_rows_));
+  scales_.resize(static_cast<size_t>(num_blocks_ * num_rows_));
   for (int64_t b = 0; b < num_blocks_; ++b) {
     const auto len = static_cast<size_t>(block_len(b));
-    memory_.scales[static_cast<size_t>(b * num_rows_ + m)] =
+    scales_[static_cast<size_t>(b * num_rows_ + m)] =
         quantize_block(rule, row.subspan(static_cast<size_t>(b * kBlockLen), len), std::span<float>(place(b, m), len));
   }
 }

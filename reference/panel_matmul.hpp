@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "reference/reused.hpp"
 #include "reference/rules.hpp"
 #include "reference/simd/kernels.hpp"
 #include "reference/weight_matrix.hpp"
@@ -18,9 +19,6 @@ namespace reference {
 class BlockedRows {
  public:
   BlockedRows(int64_t num_rows, int64_t len);
-  BlockedRows(BlockedRows&&) = default;
-  BlockedRows& operator=(BlockedRows&&) = default;
-  ~BlockedRows();  // leaves its memory to the next one of the thread
 
   // Row m as it is, or quantised. row: [len]
   void set(int64_t m, std::span<const float> row);
@@ -41,13 +39,8 @@ class BlockedRows {
   int64_t len_;
   int64_t num_blocks_;
   bool has_exact_products_ = true;
-  struct Memory {
-    std::vector<float> values;  // [num_blocks, num_rows, 128]
-    std::vector<float> scales;  // [num_blocks, num_rows]
-  };
-  static Memory& spare();
-
-  Memory memory_;
+  Reused<float> values_;  // [num_blocks, num_rows, 128]
+  Reused<float> scales_;  // [num_blocks, num_rows]
 };
 
 // Eight rows of one block of a weight, zero where the matrix has none.

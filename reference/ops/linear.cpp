@@ -6,6 +6,7 @@
 #include "reference/matmul.hpp"
 #include "reference/panel_matmul.hpp"
 #include "reference/partial_sums.hpp"
+#include "reference/reused.hpp"
 #include "reference/tensor_core/recipe_matmul.hpp"
 #include "reference/tokens.hpp"
 #include "reference/values.hpp"
@@ -58,9 +59,7 @@ class InputRows {
 model::TensorView published(const OpCall& call, const WeightMatrix& weight, const InputRows& rows) {
   const bool is_quantised = weight.is_fp8() && call.rules.gemm == Gemm::kFp8;
   BlockedRows x(rows.count(), weight.in_dim());
-  thread_local std::vector<float> row;  // these two are kept, so that a product allocates nothing but its result
-  thread_local std::vector<float> y;
-  row.resize(static_cast<size_t>(weight.in_dim()));
+  Reused<float> row(static_cast<size_t>(weight.in_dim()));
   for (int64_t m = 0; m < rows.count(); ++m) {
     rows.visit(m, [&](const model::TensorView& tensor, int64_t first, int64_t column, int64_t len) {
       load_part(tensor, first, std::span<float>(row).subspan(static_cast<size_t>(column), static_cast<size_t>(len)));
@@ -68,17 +67,20 @@ model::TensorView published(const OpCall& call, const WeightMatrix& weight, cons
     is_quantised ? x.set_quantised(m, row, call.rules.quantize_of(call.op)) : x.set(m, row);
   }
   const WeightForm form = is_quantised ? WeightForm::kCodes : WeightForm::kBf16;
+  const auto stored = [&](std::span<const float> y) {
+    std::vector<uint16_t> codes(y.size());
+    simd::kernels().encode_bf16(y.data(), static_cast<int64_t>(y.size()), codes.data());
+    return model::make_tensor(model::DType::kBF16, {rows.count(), weight.out_dim()}, std::move(codes));
+  };
   switch (call.rules.linear_sum) {
-    case LinearSum::kTensorCore: y = tensor_core::recipe_matmul(*call.rules.recipe, x, weight, call.num_threads); break;
-    case LinearSum::kAnyOrder: y = any_order_matmul(x, weight, form, call.num_threads); break;
-    case LinearSum::kWrittenOrder:
-      y.resize(static_cast<size_t>(rows.count() * weight.out_dim()));
-      panel_matmul(x, weight, form, call.rules.association, call.num_threads, y);
-      break;
+    case LinearSum::kTensorCore:
+      return stored(tensor_core::recipe_matmul(*call.rules.recipe, x, weight, call.num_threads));
+    case LinearSum::kAnyOrder: return stored(any_order_matmul(x, weight, form, call.num_threads));
+    case LinearSum::kWrittenOrder: break;
   }
-  std::vector<uint16_t> codes(y.size());
-  simd::kernels().encode_bf16(y.data(), static_cast<int64_t>(y.size()), codes.data());
-  return model::make_tensor(model::DType::kBF16, {rows.count(), weight.out_dim()}, std::move(codes));
+  Reused<float> y(static_cast<size_t>(rows.count() * weight.out_dim()));
+  panel_matmul(x, weight, form, call.rules.association, call.num_threads, y);
+  return stored(y);
 }
 
 std::vector<double> exact(const OpCall& call, const WeightMatrix& weight, const InputRows& rows) {

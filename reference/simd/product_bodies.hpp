@@ -21,7 +21,7 @@ struct Bf16Rows {
 
 // Rows of weights that meet `num_tokens` rows of x at a time, so that their sums fit the registers.
 constexpr int rows_at_a_time(int num_tokens) {
-  return num_tokens * 8 <= kNumSums ? 8 : num_tokens * 4 <= kNumSums ? 4 : num_tokens * 2 <= kNumSums ? 2 : 1;
+  return num_tokens >= 8 ? 1 : num_tokens * 8 <= kNumSums ? 8 : num_tokens * 4 <= kNumSums ? 4 : kNumSums / num_tokens;
 }
 
 // Lanes of kTokens x kRows outputs over one block, joined as far as whole registers go. joined: [kTokens][kPanelRows].
@@ -33,20 +33,23 @@ inline void add_lanes(const float* x, const Rows& rows, int64_t first_row, int64
   for (int p = 0; p < kPacks; ++p) {
     Vec lanes[kTokens][kRows] = {};
     for (int64_t first = int64_t{p} * kVecLen; first < num_steps * 16; first += 16) {
-      Vec row[kTokens];
+      // The fewer of the two sides stay in registers and meet the others one by one.
+      constexpr bool kKeepsWeights = kTokens > kRows;
+      Vec kept_side[kKeepsWeights ? kRows : kTokens];
 #pragma GCC unroll 8
-      for (int m = 0; m < kTokens; ++m) {
-        row[m] = load(x + m * kPanelLen + first);
+      for (int i = 0; i < (kKeepsWeights ? kRows : kTokens); ++i) {
+        kept_side[i] = kKeepsWeights ? rows.at(first_row + i, first) : load(x + i * kPanelLen + first);
         if constexpr (kFused && kRows < 8) {
-          keep_in_register(row[m]);
+          keep_in_register(kept_side[i]);
         }
       }
 #pragma GCC unroll 8
-      for (int r = 0; r < kRows; ++r) {
-        const Vec w = rows.at(first_row + r, first);
+      for (int i = 0; i < (kKeepsWeights ? kTokens : kRows); ++i) {
+        const Vec other = kKeepsWeights ? load(x + i * kPanelLen + first) : rows.at(first_row + i, first);
 #pragma GCC unroll 8
-        for (int m = 0; m < kTokens; ++m) {
-          lanes[m][r] = kFused ? multiply_add_fused(lanes[m][r], row[m], w) : multiply_add(lanes[m][r], row[m], w);
+        for (int j = 0; j < (kKeepsWeights ? kRows : kTokens); ++j) {
+          Vec& sum = kKeepsWeights ? lanes[i][j] : lanes[j][i];
+          sum = kFused ? multiply_add_fused(sum, kept_side[j], other) : multiply_add(sum, kept_side[j], other);
         }
       }
     }
@@ -89,8 +92,13 @@ template <int kTokens, bool kFused, typename Rows>
 inline void add_tile(const BlockProducts& b, const Rows& rows, int64_t m) {
   constexpr int kRows = rows_at_a_time(kTokens);
   Joined joined[kTokens * kPanelRows];
-  for (int r = 0; r < kPanelRows; r += kRows) {
+  constexpr int kLastRows = kPanelRows % kRows;
+  for (int r = 0; r + kRows <= kPanelRows; r += kRows) {
     add_lanes<kTokens, kRows, kFused>(b.x + m * kPanelLen, rows, r, b.num_steps, joined + r);
+  }
+  if constexpr (kLastRows > 0) {
+    constexpr int kFirst = kPanelRows - kLastRows;
+    add_lanes<kTokens, kLastRows, kFused>(b.x + m * kPanelLen, rows, kFirst, b.num_steps, joined + kFirst);
   }
   for (int i = 0; i < kTokens; ++i) {
     float sums[kPanelRows];
