@@ -171,9 +171,23 @@ void check_flags(const InferFlags& flags) {
   }
 }
 
-reference::GeneratorOptions options_of(const InferFlags& flags, const std::vector<reference::Request>& requests) {
+// As many prompt tokens as a step's results leave memory for: queries are held as codes and as floats, probabilities twice in FP32.
+// No bit depends on it.
+int64_t tokens_with_room(const model::ModelConfig& config, const std::vector<reference::Request>& requests) {
+  constexpr int64_t kRoomBytes = int64_t{64} << 20;
+  int64_t num_keys = 1;
+  for (const auto& request : requests) {
+    num_keys = std::max(num_keys, static_cast<int64_t>(request.prompt.size()));
+  }
+  const int64_t token_bytes = config.num_attention_heads * (16 * config.qk_head_dim() + 8 * num_keys);
+  return std::max<int64_t>(kRoomBytes / token_bytes, 16);
+}
+
+reference::GeneratorOptions options_of(const InferFlags& flags,
+                                       const model::ModelConfig& config,
+                                       const std::vector<reference::Request>& requests) {
   using model::AttentionForm;
-  reference::GeneratorOptions options{.chunk_len = flags.chunk_len,
+  reference::GeneratorOptions options{.chunk_len = std::min(flags.chunk_len, tokens_with_room(config, requests)),
                                       .num_drafts = flags.num_drafts,
                                       .num_logprobs = flags.num_logprobs,
                                       .page_rows = flags.page_rows};
@@ -283,7 +297,7 @@ int run_infer(InferFlags flags) {
       probes.add(op_trace);
     }
     reference::Generator generator(
-        *checkpoint.weights, rules_of(flags.mode), flags.num_threads, options_of(flags, requests));
+        *checkpoint.weights, rules_of(flags.mode), flags.num_threads, options_of(flags, config, requests));
     reasons = generator.run(requests, on_token, probes.get());
     stats = generator.stats();
     if (!flags.trace_file.empty()) {
