@@ -1,7 +1,9 @@
 // dsv3-bench: how fast the CPU reference is, beside what the machine itself can do.
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "reference/simd/kernels.hpp"
 #include "tools/bench/host_bench.hpp"
@@ -38,24 +40,44 @@ std::optional<double> bound_of(const LinearRow& row, const MachineLimits& limits
     return std::nullopt;
   }
   return port_bound_frac(*row.port_count,
-                         {.gmac_per_s = limits.fma_gmac_per_s, .gload_per_s = limits.cached_gload_per_s},
+                         {.gmac_per_s = limits.fma_gmac_per_s,
+                          .gload_per_s = limits.cached_gload_per_s,
+                          .goperation_per_s = limits.goperation_per_s,
+                          .read_gb_per_s = limits.read_gb_per_s},
                          reference::simd::kernels().level);
 }
 
-// What that rests on, once for each format.
+// The weights that this is, of few rows of x.
+double bound_gb_per_s(const PortCount& count, double bound, const MachineLimits& limits) {
+  return bound * limits.fma_gmac_per_s * count.num_weight_bytes / count.num_products;
+}
+
+// What that rests on, once for each format and count.
 void print_bounds(const std::vector<LinearRow>& linears, const MachineLimits& limits, const std::string& mode) {
-  std::string last_format;
+  std::set<std::string> said;
   for (const LinearRow& row : linears) {
-    if (row.format != last_format && row.port_count) {
-      fmt::print("{} {}: {} products take {} operations and {:.0f} loads of whole vectors: at most {:.2f} of peak\n",
-                 mode,
-                 row.format,
-                 row.port_count->num_products,
-                 row.port_count->num_operations,
-                 row.port_count->num_loads,
-                 *bound_of(row, limits));
+    if (!row.port_count) {
+      continue;
     }
-    last_format = row.format;
+    const PortCount& count = *row.port_count;
+    const double bound = *bound_of(row, limits);
+    std::string line = fmt::format("{} {}: {} products take {:.0f} operations and {:.0f} loads of whole vectors",
+                                   mode,
+                                   row.format,
+                                   count.num_products,
+                                   std::max(count.num_operations, count.num_vector_operations),
+                                   count.num_loads);
+    line += count.num_weight_bytes == 0
+                ? fmt::format(": at most {:.2f} of peak", bound)
+                : fmt::format(" for {} bytes of weights: with {} token{} at most {:.1f} GB/s, {:.2f} of read",
+                              count.num_weight_bytes,
+                              row.num_tokens,
+                              row.num_tokens == 1 ? "" : "s",
+                              bound_gb_per_s(count, bound, limits),
+                              bound_gb_per_s(count, bound, limits) / limits.read_gb_per_s);
+    if (said.insert(line).second) {
+      fmt::print("{}\n", line);
+    }
   }
 }
 
@@ -67,7 +89,9 @@ void print_json(const MachineLimits& limits,
                              {"simd", reference::simd::level_name(reference::simd::kernels().level)},
                              {"threads", flags.num_threads},
                              {"fma_peak_gmac_per_s", limits.fma_gmac_per_s},
+                             {"fma_gain", limits.fma_gain},
                              {"cached_gload_per_s", limits.cached_gload_per_s},
+                             {"vector_goperation_per_s", limits.goperation_per_s},
                              {"read_gb_per_s", limits.read_gb_per_s},
                              {"read_buffer_bytes", limits.buffer_bytes},
                              {"linears", nlohmann::ordered_json::array()},
@@ -84,7 +108,8 @@ void print_json(const MachineLimits& limits,
                               {"fma_peak_frac", row.gmac_per_s / limits.fma_gmac_per_s},
                               {"port_bound_frac", bound ? nlohmann::ordered_json(*bound) : nullptr},
                               {"weight_gb_per_s", row.weight_gb_per_s},
-                              {"read_frac", row.weight_gb_per_s / limits.read_gb_per_s}});
+                              {"read_frac", row.weight_gb_per_s / limits.read_gb_per_s},
+                              {"gain", row.gain}});
   }
   for (const EndToEndRow& row : end_to_end) {
     out["end_to_end"].push_back({{"phase", row.phase},
@@ -106,19 +131,30 @@ void print_text(const MachineLimits& limits,
              reference::simd::level_name(reference::simd::kernels().level),
              flags.num_threads,
              flags.num_threads == 1 ? "" : "s");
-  fmt::print("FP32 FMA loop {:.1f} GMAC/s; {:.2f} G vectors/s from the first cache; read {:.1f} GB/s (buffer {} MiB)\n",
-             limits.fma_gmac_per_s,
-             limits.cached_gload_per_s,
-             limits.read_gb_per_s,
-             limits.buffer_bytes >> 20);
+  fmt::print(
+      "FP32 FMA loop {:.1f} GMAC/s; {:.2f} G vectors/s from the first cache, {:.2f} G operations/s on them; read "
+      "{:.1f} GB/s "
+      "(buffer {} MiB)\n",
+      limits.fma_gmac_per_s,
+      limits.cached_gload_per_s,
+      limits.goperation_per_s,
+      limits.read_gb_per_s,
+      limits.buffer_bytes >> 20);
+  const bool shows_gain = flags.num_threads > 1;
+  if (shows_gain) {
+    fmt::print("{} threads gain {:.2f} in the FMA loop; of gain: what a linear gains, over that\n",
+               flags.num_threads,
+               limits.fma_gain);
+  }
   if (!linears.empty()) {
     print_bounds(linears, limits, flags.mode);
-    fmt::print("model  op               format     out      in  tokens  GMAC/s  of peak  of bound    GB/s  of read\n");
+    fmt::print("model  op               format     out      in  tokens  GMAC/s  of peak  of bound    GB/s  of read{}\n",
+               shows_gain ? "  of gain" : "");
   }
   for (const LinearRow& row : linears) {
     const double peak_frac = row.gmac_per_s / limits.fma_gmac_per_s;
     const auto bound = bound_of(row, limits);
-    fmt::print("{:5}  {:15}  {:6}  {:6}  {:6}  {:6}  {:6.1f}  {:7.2f}  {:>8}  {:6.1f}  {:7.2f}\n",
+    fmt::print("{:5}  {:15}  {:6}  {:6}  {:6}  {:6}  {:6.1f}  {:7.2f}  {:>8}  {:6.1f}  {:7.2f}{}\n",
                row.model,
                row.op,
                row.format,
@@ -129,7 +165,8 @@ void print_text(const MachineLimits& limits,
                peak_frac,
                bound ? fmt::format("{:.2f}", peak_frac / *bound) : "-",
                row.weight_gb_per_s,
-               row.weight_gb_per_s / limits.read_gb_per_s);
+               row.weight_gb_per_s / limits.read_gb_per_s,
+               shows_gain ? fmt::format("  {:7.2f}", row.gain / limits.fma_gain) : "");
   }
   if (!end_to_end.empty()) {
     fmt::print("phase    tokens  cached  tokens/s  GMAC/s  of peak\n");

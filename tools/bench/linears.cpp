@@ -105,21 +105,14 @@ MachineLimits measure_limits(const BenchFlags& flags) {
   // Short and often, so that on a machine that others use too some run has a core to itself.
   constexpr double kShort_s = 0.003;
   constexpr int kOften = 40;
-  const auto fma_seconds = best_seconds({{"fma",
-                                          [&] {
-                                            reference::parallel_for(flags.num_threads, flags.num_threads, [&](int64_t) {
-                                              number = multiply_add_loop(level, kNumRounds);
-                                            });
-                                          }}},
-                                        clock_of(flags.num_threads),
-                                        kShort_s,
-                                        kOften * flags.num_repetitions);
-  const auto load_seconds = best_seconds(
-      {{"load",
-        [&] {
-          reference::parallel_for(
-              flags.num_threads, flags.num_threads, [&](int64_t) { number = load_loop(level, kNumRounds); });
-        }}},
+  const auto fma = [&](int64_t) { number = multiply_add_loop(level, kNumRounds); };
+  const auto load = [&](int64_t) { number = load_loop(level, kNumRounds); };
+  const auto operation = [&](int64_t) { word = vector_operation_loop(level, kNumRounds); };
+  const auto on_all = [&](const auto& loop) {
+    return [&] { reference::parallel_for(flags.num_threads, flags.num_threads, loop); };
+  };
+  const auto seconds = best_seconds(
+      {{"fma", on_all(fma)}, {"load", on_all(load)}, {"operation", on_all(operation)}, {"fma of one", [&] { fma(0); }}},
       clock_of(flags.num_threads),
       kShort_s,
       kOften * flags.num_repetitions);
@@ -135,10 +128,13 @@ MachineLimits measure_limits(const BenchFlags& flags) {
                    2 * flags.num_repetitions);
   const double macs = static_cast<double>(kNumRounds * num_macs_of_round(level) * flags.num_threads);
   const auto loads = static_cast<double>(kNumRounds * kNumLoadsOfRound * flags.num_threads);
-  return {.fma_gmac_per_s = macs / fma_seconds[0] * 1e-9,
-          .cached_gload_per_s = loads / load_seconds[0] * 1e-9,
+  const auto operations = static_cast<double>(kNumRounds * kNumOperationsOfRound * flags.num_threads);
+  return {.fma_gmac_per_s = macs / seconds[0] * 1e-9,
+          .cached_gload_per_s = loads / seconds[1] * 1e-9,
+          .goperation_per_s = operations / seconds[2] * 1e-9,
           .read_gb_per_s = static_cast<double>(num_ranges * kRangeBytes) / read_seconds[0] * 1e-9,
-          .buffer_bytes = static_cast<int64_t>(buffer.size())};
+          .buffer_bytes = static_cast<int64_t>(buffer.size()),
+          .fma_gain = flags.num_threads * seconds[3] / seconds[0]};
 }
 
 std::vector<LinearRow> measure_linears(const BenchFlags& flags, const MachineLimits& limits) {
@@ -155,6 +151,7 @@ std::vector<LinearRow> measure_linears(const BenchFlags& flags, const MachineLim
       }
       const RotatingWeights weights(shape, is_fp8, pool);
       std::vector<Timed> timed;
+      std::vector<Timed> of_one;  // thread
       for (const int64_t tokens : kNumTokens) {
         std::vector<uint16_t> codes(static_cast<size_t>(tokens * shape.in_dim));
         for (size_t i = 0; i < codes.size(); ++i) {
@@ -163,18 +160,27 @@ std::vector<LinearRow> measure_linears(const BenchFlags& flags, const MachineLim
           codes[i] = static_cast<uint16_t>(0x3F00 + i * 37 % 512) | sign;
         }
         const auto x = model::make_tensor(model::DType::kBF16, {tokens, shape.in_dim}, std::move(codes));
-        timed.push_back({fmt::format("{} {}", name, tokens), [&, x] {
-                           (void)reference::run_op({.rules = rules,
-                                                    .workload = workload,
-                                                    .weights = weights,
-                                                    .op = op,
-                                                    .inputs = {x},
-                                                    .num_threads = flags.num_threads});
-                         }});
+        const auto run_on = [&, x](int num_threads) {
+          return [&, x, num_threads] {
+            (void)reference::run_op({.rules = rules,
+                                     .workload = workload,
+                                     .weights = weights,
+                                     .op = op,
+                                     .inputs = {x},
+                                     .num_threads = num_threads});
+          };
+        };
+        timed.push_back({fmt::format("{} {}", name, tokens), run_on(flags.num_threads)});
+        if (flags.num_threads > 1) {
+          of_one.push_back({fmt::format("{} {} of one", name, tokens), run_on(1)});
+        }
       }
       auto seconds = repeated_seconds(timed, clock_of(flags.num_threads), flags.min_time_s, flags.num_repetitions);
+      const auto one_s = of_one.empty() ? std::vector<double>()
+                                        : best_seconds(of_one, Clock::kWall, flags.min_time_s, flags.num_repetitions);
       for (size_t i = 0; i < seconds.size(); ++i) {
         const auto macs = static_cast<double>(kNumTokens[i] * shape.out_dim * shape.in_dim);
+        const double gain = one_s.empty() ? 1 : one_s[i] / seconds[i].front();
         rows.push_back({.model = shape.model,
                         .op = shape.op,
                         .format = is_fp8 ? "fp8" : "bf16",
@@ -183,8 +189,9 @@ std::vector<LinearRow> measure_linears(const BenchFlags& flags, const MachineLim
                         .num_tokens = kNumTokens[i],
                         .gmac_per_s = macs / seconds[i].front() * 1e-9,
                         .weight_gb_per_s = static_cast<double>(weights.weight_bytes()) / seconds[i].front() * 1e-9,
-                        .port_count = port_count(rules, is_fp8, reference::simd::kernels().level),
-                        .seconds = std::move(seconds[i])});
+                        .port_count = port_count(rules, is_fp8, kNumTokens[i], reference::simd::kernels().level),
+                        .seconds = std::move(seconds[i]),
+                        .gain = gain});
       }
     }
   }

@@ -114,7 +114,67 @@ __attribute__((target("avx512f"))) float loop_avx512(int64_t num_rounds) {
   }
   return total;
 }
+
+__attribute__((target("avx2"))) uint64_t operations_avx2(int64_t num_rounds) {
+  using Vec = uint32_t __attribute__((vector_size(32)));  // as __m256i, which may alias, the sums would go to memory
+  Vec sums[kNumSums];
+  for (int i = 0; i < kNumSums; ++i) {
+    sums[i] = Vec{} + static_cast<uint32_t>(i);
+  }
+  const Vec step = Vec{} + static_cast<uint32_t>(num_rounds);
+  for (int64_t i = 0; i < num_rounds; ++i) {
+#pragma GCC unroll 12
+    for (auto& sum : sums) {
+      sum += step;
+    }
+  }
+  uint64_t joined = 0;
+  for (const auto& sum : sums) {
+    joined ^= sum[0];
+  }
+  return joined;
+}
+
+__attribute__((target("avx512f"))) uint64_t operations_avx512(int64_t num_rounds) {
+  using Vec = uint32_t __attribute__((vector_size(64)));  // as __m512i, which may alias, the sums would go to memory
+  Vec sums[kNumSums];
+  for (int i = 0; i < kNumSums; ++i) {
+    sums[i] = Vec{} + static_cast<uint32_t>(i);
+  }
+  const Vec step = Vec{} + static_cast<uint32_t>(num_rounds);
+  for (int64_t i = 0; i < num_rounds; ++i) {
+#pragma GCC unroll 12
+    for (auto& sum : sums) {
+      sum += step;
+    }
+  }
+  uint64_t joined = 0;
+  for (const auto& sum : sums) {
+    joined ^= sum[0];
+  }
+  return joined;
+}
 #endif
+
+uint64_t operations_baseline(int64_t num_rounds) {
+  using Vec = uint32_t __attribute__((vector_size(16)));
+  Vec sums[kNumSums];
+  for (int i = 0; i < kNumSums; ++i) {
+    sums[i] = Vec{} + static_cast<uint32_t>(i);
+  }
+  const Vec step = Vec{} + static_cast<uint32_t>(num_rounds);
+  for (int64_t i = 0; i < num_rounds; ++i) {
+#pragma GCC unroll 12
+    for (auto& sum : sums) {
+      sum += step;
+    }
+  }
+  uint64_t joined = 0;
+  for (const auto& sum : sums) {
+    joined ^= sum[0];
+  }
+  return joined;
+}
 
 float loads_baseline(const CachedNumbers& cached, int64_t num_rounds) {
   using Vec = float __attribute__((vector_size(16), may_alias));
@@ -195,6 +255,19 @@ float load_loop(Level level, int64_t num_rounds) {
   }
 #endif
   return loads_baseline(cached, num_rounds);
+}
+
+uint64_t vector_operation_loop(Level level, int64_t num_rounds) {
+  static_assert(kNumOperationsOfRound == kNumSums);
+#ifdef __x86_64__
+  if (level == Level::kAvx2) {
+    return operations_avx2(num_rounds);
+  }
+  if (level == Level::kAvx512) {
+    return operations_avx512(num_rounds);
+  }
+#endif
+  return operations_baseline(num_rounds);
 }
 
 int64_t num_macs_of_round(Level level) {

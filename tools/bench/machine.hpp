@@ -24,6 +24,10 @@ int64_t num_macs_of_round(reference::simd::Level level);
 float load_loop(reference::simd::Level level, int64_t num_rounds);
 inline constexpr int64_t kNumLoadsOfRound = 12;
 
+// Operations on whole vectors of integers in registers, `num_rounds` times kNumOperationsOfRound: as many as a core has ports for vectors.
+uint64_t vector_operation_loop(reference::simd::Level level, int64_t num_rounds);
+inline constexpr int64_t kNumOperationsOfRound = 12;
+
 // Reads every byte once and returns their exclusive or by 8 bytes.
 uint64_t read_all(std::span<const std::byte> bytes);
 

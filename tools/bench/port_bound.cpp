@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "reference/simd/kernels.hpp"
 #include "reference/tensor_core/linear_recipes.hpp"
 #include "reference/tensor_core/recipe_matmul.hpp"
 
@@ -49,6 +50,31 @@ PortCount count_of_written_order(Level level) {
   }
 }
 
+// The same for few rows of x: eight rows of a block of 128 are decoded on the way, and a search for numbers that need another way runs
+// over their codes. E4M3: for two vectors of codes a widening load, a shift and a mask, then a load with conversion for each; the search
+// takes two operations for a vector of bytes. BF16: a widening load and a shift for each; the search takes four for a vector of words.
+std::optional<PortCount> count_of_few(bool is_fp8, int64_t num_tokens, Level level) {
+  if (level == Level::kBaseline) {
+    return std::nullopt;
+  }
+  constexpr double kWeights = 8 * 128;
+  const auto tokens = static_cast<double>(num_tokens);
+  const double num_vectors = kWeights / vec_len(level);
+  const double decoding = is_fp8 ? num_vectors * 2.5 + kWeights / 32 * 2 : num_vectors * 2 + kWeights / 16 * 4;
+  const double joining = level == Level::kAvx2 ? 8 + 7 + 14 + 3 : 7 + 14 + 3;
+  const double loads_of_weights = is_fp8 ? num_vectors * 1.5 + kWeights / 32 : num_vectors + kWeights / 16;
+  // x once for as many rows as the sums of a tile leave (rows_at_a_time).
+  const double rows = level == Level::kAvx512 ? (num_tokens <= 3 ? 8 : 4)
+                      : num_tokens == 1       ? 8
+                      : num_tokens <= 3       ? 4
+                                              : 8.0 / 3;
+  return PortCount{.num_products = kWeights * tokens,
+                   .num_operations = num_vectors * tokens,
+                   .num_loads = loads_of_weights + num_vectors * tokens / rows,
+                   .num_vector_operations = num_vectors * tokens + decoding + joining * tokens,
+                   .num_weight_bytes = is_fp8 ? kWeights : 2 * kWeights};
+}
+
 // The loops of reference/any_order_tile_bodies.hpp over a block of 128: two vectors of tokens and 6 weights (AVX-512: 12) at a time; then
 // the scale of each sum, a product, and the sum that it is added to.
 PortCount count_of_any_order(Level level) {
@@ -62,12 +88,14 @@ PortCount count_of_any_order(Level level) {
 
 }  // namespace
 
-std::optional<PortCount> port_count(const reference::Rules& rules, bool is_fp8, Level level) {
+std::optional<PortCount> port_count(const reference::Rules& rules, bool is_fp8, int64_t num_tokens, Level level) {
   if (rules.exact()) {
     return std::nullopt;
   }
   switch (rules.linear_sum) {
-    case LinearSum::kWrittenOrder: return count_of_written_order(level);
+    case LinearSum::kWrittenOrder:
+      return num_tokens <= reference::simd::kFewTokens ? count_of_few(is_fp8, num_tokens, level)
+                                                       : count_of_written_order(level);
     case LinearSum::kAnyOrder: return count_of_any_order(level);
     case LinearSum::kTensorCore: break;
   }
@@ -80,8 +108,11 @@ double port_bound_frac(const PortCount& count, const CoreRates& core, Level leve
   const double operations_of_mac =
       level == Level::kBaseline ? 2 : 1;  // its multiply-add loop has products and additions apart
   const double operations_ns = count.num_operations / operations_of_mac * vec_len(level) / core.gmac_per_s;
-  const double loads_ns = count.num_loads / core.gload_per_s;
-  return count.num_products / std::max(operations_ns, loads_ns) / core.gmac_per_s;
+  const double ns = std::max({operations_ns,
+                              count.num_loads / core.gload_per_s,
+                              count.num_vector_operations / core.goperation_per_s,
+                              count.num_weight_bytes / core.read_gb_per_s});
+  return count.num_products / ns / core.gmac_per_s;
 }
 
 }  // namespace tools

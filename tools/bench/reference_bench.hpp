@@ -22,8 +22,10 @@ struct BenchFlags {
 struct MachineLimits {
   double fma_gmac_per_s = 0;
   double cached_gload_per_s = 0;  // whole vectors from the first cache
+  double goperation_per_s = 0;    // on whole vectors of integers in registers
   double read_gb_per_s = 0;
   int64_t buffer_bytes = 0;  // what was read
+  double fma_gain = 1;       // of the multiply-add loop: with all threads, over one
 };
 MachineLimits measure_limits(const BenchFlags& flags);
 
@@ -39,6 +41,7 @@ struct LinearRow {
   double weight_gb_per_s = 0;                // likewise: bytes of weights and scales read in the time
   std::optional<PortCount> port_count = {};  // of the inner loop
   std::vector<double> seconds = {};          // of every repetition, ascending
+  double gain = 1;                           // with all threads, over one
 };
 // Weights of random codes that are in no cache when they are read: each call takes other ones.
 std::vector<LinearRow> measure_linears(const BenchFlags& flags, const MachineLimits& limits);
