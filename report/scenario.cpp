@@ -335,7 +335,8 @@ std::vector<Scenario> build_scenarios(const std::vector<RecordFile>& files,
     const bool is_deployment = members.front()->is_deployment();
     // A file that names its model comes first, so that the scenario has a name.
     if (!is_deployment) {
-      std::ranges::stable_partition(members, [](const Group* group) { return !group->file->header("model").empty(); });
+      std::stable_partition(
+          members.begin(), members.end(), [](const Group* group) { return !group->file->header("model").empty(); });
     }
     Scenario scenario = start_scenario(*members.front(), gpu, is_deployment);
     hashes.insert(scenario.config_hash);

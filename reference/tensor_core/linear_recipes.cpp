@@ -20,7 +20,8 @@ bool takes(const Path& path, Format format) {
 
 // The recipe with its FP8 path of mma.sync before the others.
 Recipe with_small_tiles(Recipe recipe) {
-  std::ranges::stable_partition(recipe.paths, [](const Path& path) { return path.chain == Chain::kUnpackedPairs; });
+  std::stable_partition(
+      recipe.paths.begin(), recipe.paths.end(), [](const Path& path) { return path.chain == Chain::kUnpackedPairs; });
   return recipe;
 }
 
@@ -83,7 +84,7 @@ const Path& linear_path(const Recipe& recipe, Format format) {
 std::string describe_recipe(const Recipe& recipe) {
   std::string text = recipe.name;
   for (const auto& [format, label] : {std::pair{Format::kE4m3, "FP8"}, std::pair{Format::kBf16, "BF16"}}) {
-    const auto path = std::ranges::find_if(recipe.paths, [&](const Path& p) { return takes(p, format); });
+    const auto path = std::ranges::find_if(recipe.paths, [&, seen = format](const Path& p) { return takes(p, seen); });
     if (path == recipe.paths.end()) {
       continue;
     }
