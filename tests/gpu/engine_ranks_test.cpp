@@ -96,7 +96,7 @@ TEST(EngineRanks, PassOpByOp) {
 // Stands between an engine and its ranks, and does one thing wrong.
 class FaultyRanks : public gpu::comm::Communicator {
  public:
-  enum class Fault { kOwnDataOnly, kWrongRank };
+  enum class Fault { kOwnDataOnly, kWrongRank, kSharedExpertTwice };
 
   FaultyRanks(gpu::comm::Communicator& world, Fault fault) : ranks_(&world), fault_(fault) {}
   FaultyRanks(std::unique_ptr<gpu::comm::Communicator> group, Fault fault)
@@ -110,6 +110,10 @@ class FaultyRanks : public gpu::comm::Communicator {
   // Rank 1 takes its own part for everybody's, as a collective does that does not wait for the others.
   void all_gather(const void* send, void* receive, int64_t count, gpu::comm::Element element) override {
     ranks_->all_gather(send, receive, count, element);
+    if (fault_ == Fault::kSharedExpertTwice && owned_ != nullptr && element == gpu::comm::Element::kF32 &&
+        num_gathers_++ == kGatherOfSharedExpert && rank() == 1) {
+      queue_([=, size = size()] { replace_parts_by_sum(static_cast<float*>(receive), count, size); });
+    }
     if (fault_ == Fault::kOwnDataOnly && owned_ != nullptr && rank() == 1) {
       const int64_t num_bytes = count * gpu::comm::element_bytes(element);
       queue_([=, size = size()] {
@@ -153,6 +157,24 @@ class FaultyRanks : public gpu::comm::Communicator {
   [[nodiscard]] const std::map<std::string, int64_t>& sent_bytes() const override { return ranks_->sent_bytes(); }
 
  private:
+  // A tensor-parallel rank gathers FP32 parts of o_proj and of the down projection in each layer. The second layer of the model `par` is
+  // the first one with a shared expert.
+  static constexpr int64_t kGatherOfSharedExpert = 3;
+
+  // As if every rank had the whole output, and all were added.
+  static void replace_parts_by_sum(float* parts, int64_t count, int size) {
+    for (int64_t i = 0; i < count; ++i) {
+      float sum = 0;
+      for (int part = 0; part < size; ++part) {
+        sum += parts[part * count + i];
+      }
+      for (int part = 0; part < size; ++part) {
+        parts[part * count + i] = sum;
+      }
+    }
+  }
+
+  int64_t num_gathers_ = 0;
   std::unique_ptr<gpu::comm::Communicator> owned_ = {};
   gpu::comm::Communicator* ranks_;
   Fault fault_;
@@ -173,6 +195,13 @@ TEST(EngineRanks, ARankThatSeesOnlyItsOwnPart_IsFound) {
   const auto verdict = verdict_with(FaultyRanks::Fault::kOwnDataOnly, {.tp = 2, .ep = 2});
   ASSERT_NE(verdict.first_divergence(), nullptr);
   EXPECT_EQ(verdict.first_divergence()->op, "layer.0.attn.o_proj");
+  EXPECT_EQ(verdict.first_divergence()->rank, 1);
+}
+
+TEST(EngineRanks, ASharedExpertThatEveryRankAddsWhole_IsFound) {
+  const auto verdict = verdict_with(FaultyRanks::Fault::kSharedExpertTwice, {.tp = 2, .ep = 2});
+  ASSERT_NE(verdict.first_divergence(), nullptr);
+  EXPECT_EQ(verdict.first_divergence()->op, "layer.1.moe.shared");
   EXPECT_EQ(verdict.first_divergence()->rank, 1);
 }
 
