@@ -168,7 +168,7 @@ TEST(EngineRanks, APlacementThatCannotBe_IsRefused) {
 // Stands between an engine and its ranks, and does one thing wrong.
 class FaultyRanks : public gpu::comm::Communicator {
  public:
-  enum class Fault { kOwnDataOnly, kOwnSumOnly, kNotWaited, kWrongRank };
+  enum class Fault { kOwnDataOnly, kOwnSumOnly, kNotWaited, kWrongRank, kSharedExpertTwice };
 
   FaultyRanks(gpu::comm::Communicator& world, Fault fault) : ranks_(&world), fault_(fault) {}
   FaultyRanks(std::unique_ptr<gpu::comm::Communicator> group, Fault fault)
@@ -202,6 +202,10 @@ class FaultyRanks : public gpu::comm::Communicator {
     ranks_->all_gather(send, receive, count, element);
     if (is_faulty && fault_ == Fault::kNotWaited) {
       queue_([=] { std::memcpy(to, before->data(), num_bytes); });
+    }
+    if (is_faulty && fault_ == Fault::kSharedExpertTwice && element == gpu::comm::Element::kF32 &&
+        num_gathers_++ == kGatherOfSharedExpert) {
+      queue_([=, size = size()] { replace_parts_by_sum(static_cast<float*>(receive), count, size); });
     }
     if (is_faulty && fault_ == Fault::kOwnDataOnly) {
       queue_([=] {
@@ -245,6 +249,24 @@ class FaultyRanks : public gpu::comm::Communicator {
   [[nodiscard]] const std::map<std::string, int64_t>& sent_bytes() const override { return ranks_->sent_bytes(); }
 
  private:
+  // A tensor-parallel rank gathers FP32 parts of o_proj and of the down projection in each layer. The second layer of the model `par` is
+  // the first one with a shared expert.
+  static constexpr int64_t kGatherOfSharedExpert = 3;
+
+  // As if every rank had the whole output, and all were added.
+  static void replace_parts_by_sum(float* parts, int64_t count, int size) {
+    for (int64_t i = 0; i < count; ++i) {
+      float sum = 0;
+      for (int part = 0; part < size; ++part) {
+        sum += parts[part * count + i];
+      }
+      for (int part = 0; part < size; ++part) {
+        parts[part * count + i] = sum;
+      }
+    }
+  }
+
+  int64_t num_gathers_ = 0;
   std::unique_ptr<gpu::comm::Communicator> owned_ = {};
   gpu::comm::Communicator* ranks_;
   Fault fault_;
@@ -292,6 +314,13 @@ TEST(EngineRanks, APlacementOfBeforeAMove_IsFound) {
   ASSERT_NE(verdict.first_divergence(), nullptr);
   EXPECT_EQ(verdict.first_divergence()->op, "layer.1.moe.expert.8.gate");
   EXPECT_EQ(verdict.first_divergence()->rank, 2);
+}
+
+TEST(EngineRanks, ASharedExpertThatEveryRankAddsWhole_IsFound) {
+  const auto verdict = verdict_with(FaultyRanks::Fault::kSharedExpertTwice, {.tp = 2, .ep = 2});
+  ASSERT_NE(verdict.first_divergence(), nullptr);
+  EXPECT_EQ(verdict.first_divergence()->op, "layer.1.moe.shared");
+  EXPECT_EQ(verdict.first_divergence()->rank, 1);
 }
 
 TEST(EngineRanks, AWrongMapOfRanks_IsFound) {

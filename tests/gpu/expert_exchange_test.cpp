@@ -508,6 +508,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"two_nodes_of_two", 4, 10, 4, 4, {4, 0, 1, 3}, Routing::kRandom, true, true, false, 144, 2},
         Case{"four_nodes_bf16", 8, 16, 3, 3, {3, 0, 2, 0, 0, 1, 3, 0}, Routing::kRandom, false, false, false, 144, 2},
         Case{"one_node_in_a_graph", 3, 9, 3, 6, {6, 6, 6}, Routing::kWithPadding, true, false, true, 144, 3},
+        Case{"520_tokens_to_two_experts", 2, 8, 2, 520, {520, 3}, Routing::kAllToTheFirst, true, false, false, 16},
         Case{"real_width", 2, 4, 2, 2, {2, 1}, Routing::kRandom, true, false, false, 7168}),
     [](const auto& layout) { return std::string(layout.param.name); });
 
@@ -520,6 +521,13 @@ TEST(ExpertExchange, RefusesMoreTokensThanTheMost_ByName) {
     EXPECT_STREQ(error.what(), "dispatch: more tokens than max_tokens, the most that a rank may bring");
   }
   EXPECT_THROW(pull_combine({}, {.group = group, .places = {}, .num_tokens = 5}), ArgumentError);
+}
+
+// 7168 codes and 56 scales a copy, 8 slot numbers for each row that could be there, a flag; BF16 and a row number for each output.
+TEST(ExchangeSizes, OfAMillionCopies_DoNotFitIn32Bits_AndAreRight) {
+  const ExchangeSizes sizes{.hidden = 7168, .max_tokens = 4096, .k = 8};
+  EXPECT_EQ(sizes.dispatch_bytes(1'000'000), 7'392'131'076);
+  EXPECT_EQ(sizes.combine_bytes(1'000'000), 14'340'000'004);
 }
 
 TEST(ExpertPlacement, Contiguous_IsThePlansRule) {

@@ -171,6 +171,20 @@ TEST(Fp8LinearSm90Bits, WithTheTensorCoresArithmetic_AreTheRecipes) {
   }
 }
 
+// The bytes that a stage waits for are those of the rows there are: every size of the only tile, and one row more.
+TEST(Fp8LinearSm90Bits, OfEveryNumberOfTokensUpToATileAndOne_AreThoseOfTheLargest) {
+  const Case largest{65, 8, 128};
+  const Problem p = make(largest);
+  const auto expected = run(largest, p, {});
+  for (Case c = largest; c.num_tokens > 0; --c.num_tokens) {
+    Problem first = p;
+    first.x.resize(static_cast<size_t>(c.num_tokens * c.in_dim));
+    first.rows = quantized(first.x, c.in_dim, c.num_tokens + 1);
+    const auto got = run(c, first, {});
+    ASSERT_EQ(std::memcmp(got.data(), expected.data(), got.size() * sizeof(bf16)), 0) << c.num_tokens << " tokens";
+  }
+}
+
 TEST(Fp8LinearSm90Bits, OfATokenAlone_AreThoseItHasInABatch) {
   const Case c{70, 128, 256};
   const Problem p = make(c);
