@@ -104,7 +104,9 @@ void add_op(CLI::App& command, OpFlags& flags) {
     sub->add_option("--mode", request.mode.mode, kModeHelp)->capture_default_str();
     sub->add_option("--profile", request.mode.profile, "profile of mode published: v32, v3-demo, hf or fp16")
         ->capture_default_str();
-    sub->add_option("--gemm", request.mode.gemm, "fp8 or bf16 (profile fp16: fp8 or fp16; default: fp8, or what the checkpoint is)");
+    sub->add_option("--gemm",
+                    request.mode.gemm,
+                    "fp8 or bf16 (profile fp16: fp8 or fp16; default: fp8, or what the checkpoint is)");
     sub->add_option(
         "--scale", request.mode.scale, "activation scales: fp32 or ue8m0 (default: fp32, or the checkpoint's)");
     sub->add_option("--variant", request.variant, "another published rule for this op (a wrong name lists them)");
