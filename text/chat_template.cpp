@@ -1,5 +1,6 @@
 #include "text/chat_template.hpp"
 
+#include <algorithm>
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -87,6 +88,11 @@ ChatTemplate ChatTemplate::load(const std::filesystem::path& directory) {
   }));
 }
 
+bool ChatTemplate::reads_tools() const {
+  return std::ranges::any_of(program_->by_name,
+                             [](const auto& program) { return reads_variable(program.second, "tools"); });
+}
+
 std::string ChatTemplate::render(const nlohmann::ordered_json& messages,
                                  const ChatOptions& options,
                                  const std::string& origin) const {
@@ -110,10 +116,6 @@ std::string ChatTemplate::render(const nlohmann::ordered_json& messages,
   if (options.tools != nullptr) {
     if (!options.tools->is_array()) {
       model::throw_input_error("{}: tools: expected an array", origin);
-    }
-    if (!reads_variable(statements, "tools")) {
-      model::throw_input_error(
-          "{}: tools: this checkpoint's chat format has no place for them; describe them in a system message", origin);
     }
     variables.emplace("tools", *options.tools);
   }

@@ -21,6 +21,9 @@ class ChatTemplate {
   // InputError when neither is there, or one is broken or uses what template_parser.hpp does not know.
   static ChatTemplate load(const std::filesystem::path& directory);
 
+  // Whether ChatOptions::tools make a difference. The published V3, R1 and V3.1 formats have no place for them.
+  [[nodiscard]] bool reads_tools() const;
+
   // `messages`: an array of objects with `role`, `content` and, for the assistant, `tool_calls`. BOS included: encode the result
   // as it is. Throws InputError for messages or tools that the format cannot hold; `origin` opens its message.
   [[nodiscard]] std::string render(const nlohmann::ordered_json& messages,

@@ -1,6 +1,9 @@
 #include "tools/prompt_text.hpp"
 
+#include <fmt/core.h>
+
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include "model/check.hpp"
 #include "text/utf8.hpp"
@@ -33,6 +36,18 @@ std::vector<int32_t> prompt_ids(const text::Tokenizer& tokenizer, const std::str
     ids.insert(ids.begin(), *bos);
   }
   return ids;
+}
+
+const nlohmann::ordered_json* tools_of(const nlohmann::ordered_json& conversation,
+                                       const text::ChatTemplate& format,
+                                       const std::string& what) {
+  if (!conversation.contains("tools") || conversation.at("tools").is_null()) {
+    return nullptr;
+  }
+  if (!format.reads_tools()) {
+    fmt::print(stderr, "{}: tools are left out: this checkpoint's chat format has no place for them\n", what);
+  }
+  return &conversation.at("tools");
 }
 
 }  // namespace tools

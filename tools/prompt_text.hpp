@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "text/chat_template.hpp"
 #include "text/tokenizer.hpp"
 
 namespace tools {
@@ -19,5 +21,10 @@ void check_prompt_text(const std::string& text, const std::string& what);
 // The ids of a text, with the beginning-of-sequence token before them where the tokenizer adds it and the text does not have it.
 // Checks the text.
 std::vector<int32_t> prompt_ids(const text::Tokenizer& tokenizer, const std::string& text, const std::string& what);
+
+// The tools of a conversation; null if it has none. Where the format has no place for them, says on stderr that they are left out.
+const nlohmann::ordered_json* tools_of(const nlohmann::ordered_json& conversation,
+                                       const text::ChatTemplate& format,
+                                       const std::string& what);
 
 }  // namespace tools

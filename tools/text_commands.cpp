@@ -12,6 +12,7 @@
 #include "text/tokenizer.hpp"
 #include "tools/cli.hpp"
 #include "tools/json_lines.hpp"
+#include "tools/prompt_text.hpp"
 
 namespace tools {
 namespace {
@@ -87,7 +88,7 @@ struct TextCommands::Flags {
         options.thinking = fields.boolean_or("thinking", thinking);
       }
       const auto in_order = nlohmann::ordered_json::parse(line.text);
-      options.tools = fields.has("tools") ? &in_order.at("tools") : nullptr;
+      options.tools = tools_of(in_order, format, line.origin);
       const std::string rendered = format.render(in_order.at("messages"), options, line.origin);
       print_line({{"text", rendered}, {"ids", loaded.encode(rendered)}});
     });

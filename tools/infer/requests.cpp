@@ -47,22 +47,23 @@ class Prompts {
   [[nodiscard]] std::vector<int32_t> of_text(const std::string& text, const std::string& what) const {
     if (flags_.chat) {
       check_prompt_text(text, what);
-      return of_messages(nlohmann::ordered_json::array({{{"role", "user"}, {"content", text}}}), nullptr, what);
+      const auto messages = nlohmann::ordered_json::array({{{"role", "user"}, {"content", text}}});
+      return of_conversation({{"messages", messages}}, what);
     }
     return prompt_ids(tokenizer(what), text, what);
   }
 
-  // `tools`: null if there are none.
-  [[nodiscard]] std::vector<int32_t> of_messages(const nlohmann::ordered_json& messages,
-                                                 const nlohmann::ordered_json* tools,
-                                                 const std::string& what) const {
+  // `conversation`: an object with messages and perhaps tools.
+  [[nodiscard]] std::vector<int32_t> of_conversation(const nlohmann::ordered_json& conversation,
+                                                     const std::string& what) const {
     const auto& encoder = tokenizer(what);
     const auto format = text::ChatTemplate::load(flags_.checkpoint);
-    text::ChatOptions options{.add_generation_prompt = true, .tools = tools};
+    text::ChatOptions options{.add_generation_prompt = true};
     if (flags_.thinking) {
       options.thinking = true;
     }
-    return encoder.encode(format.render(messages, options, what));
+    options.tools = tools_of(conversation, format, what);
+    return encoder.encode(format.render(conversation.at("messages"), options, what));
   }
 
  private:
@@ -94,9 +95,7 @@ Prompt prompt_of_line(const JsonLine& line, const Prompts& prompts) {
     prompt.ids = prompts.of_text(fields.text_or("prompt", ""), what);
   } else if (fields.has("messages")) {
     // Once more, with the order of names that a chat format may print.
-    const auto in_order = nlohmann::ordered_json::parse(line.text);
-    prompt.ids =
-        prompts.of_messages(in_order.at("messages"), fields.has("tools") ? &in_order.at("tools") : nullptr, what);
+    prompt.ids = prompts.of_conversation(nlohmann::ordered_json::parse(line.text), what);
   } else {
     const auto ids = fields.integers("ids", 0);
     prompt.ids.assign(ids.begin(), ids.end());
