@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include "golden/compare.hpp"
 #include "tools/common.hpp"
 #include "tools/device/engine_dump.hpp"
 #include "tools/recompute.hpp"
