@@ -177,9 +177,9 @@ void generate_own(gpu::Engine& engine,
   });
 }
 
-gpu::EngineOptions options_of(const RandomCase& job) {
+gpu::EngineOptions options_of(const model::ModelConfig& config, const RandomCase& job) {
   constexpr int64_t kMaxLen = kMaxPromptLen + kMaxNewTokens;
-  return {.limits = gpu::Scheduler::limits_of(job.scheduling, job.max_batch, kMaxLen),
+  return {.limits = gpu::Scheduler::limits_of(config, job.scheduling, job.max_batch, kMaxLen),
           .num_pages = job.max_batch,
           .layout = job.layout,
           .expert_of_slot = job.expert_of_slot,
@@ -192,7 +192,7 @@ std::vector<std::vector<Generated>> generate_on_ranks(const model::WeightSource&
   const auto num_ranks = static_cast<size_t>(job.layout.num_ranks());
   std::vector<std::vector<Generated>> results(num_ranks, std::vector<Generated>(job.requests.size()));
   gpu::comm::run_thread_ranks(static_cast<int>(num_ranks), {}, [&](gpu::comm::Communicator& world) {
-    auto options = options_of(job);
+    auto options = options_of(weights.config(), job);
     options.world = &world;
     gpu::Engine engine(weights, gpu::make_emulated_backend({}), options);
     const auto dp_rank = world.rank() % job.layout.stage_len() / job.layout.tp;
