@@ -221,7 +221,7 @@ TEST(RandomLayouts, HaveTheBitsOfOneRank) {
     std::vector<Generated> expected(job.requests.size());
     std::vector<size_t> all(job.requests.size());
     std::ranges::generate(all, [n = size_t{0}]() mutable { return n++; });
-    gpu::Engine one_rank(weights, gpu::make_emulated_backend({}), options_of(plain));
+    gpu::Engine one_rank(weights, gpu::make_emulated_backend({}), options_of(weights.config(), plain));
     generate_own(one_rank, plain, all, &expected);
 
     const auto results = generate_on_ranks(weights, job);
