@@ -95,6 +95,7 @@ Prompt prompt_of_line(const JsonLine& line, const Prompts& prompts) {
     prompt.ids = prompts.of_text(fields.text_or("prompt", ""), what);
   } else if (fields.has("messages")) {
     // Once more, with the order of names that a chat format may print.
+    fields.ignore({"tools"});
     prompt.ids = prompts.of_conversation(nlohmann::ordered_json::parse(line.text), what);
   } else {
     const auto ids = fields.integers("ids", 0);
