@@ -16,8 +16,7 @@ Placement contiguous_placement(int64_t num_experts, int64_t num_ranks, int64_t n
     const int64_t fitting = (std::max(num_slots, num_experts) + num_ranks - 1) / num_ranks * num_ranks;
     model::throw_input_error(
         "{} expert slots on {} ranks do not hold {} experts evenly: {} redundant experts would (--redundant-experts "
-        "{}), or {} "
-        "empty slots (--pad)",
+        "{}), or, in dsv3-sim skew, {} empty slots (--pad)",
         num_slots,
         num_ranks,
         num_experts,
