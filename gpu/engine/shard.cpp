@@ -11,8 +11,8 @@ Shard shard_of(const model::ParallelPlan& plan, int64_t rank) {
     model::throw_input_error(
         "placement: ep {} with tp {}: expected ep above 1, and not below tp", layout.ep, layout.tp);
   }
-  if (layout.tp > 64) {
-    model::throw_input_error("layout: tp {}: expected at most 64", layout.tp);
+  if (layout.tp > kMaxTensorRanks) {
+    model::throw_input_error("layout: tp {}: expected at most {}", layout.tp, kMaxTensorRanks);
   }
   const model::RankPlace at = plan.place(rank);
   const int64_t vocab_len = config.vocab_size / layout.tp;

@@ -9,8 +9,10 @@
 
 namespace gpu {
 
+inline constexpr int64_t kMaxTensorRanks = 64;
+
 struct Shard {
-  int64_t tp = 1;
+  int64_t tp = 1;  // at most kMaxTensorRanks
   int64_t tp_rank = 0;
   int64_t ep = 1;
   int64_t ep_rank = 0;

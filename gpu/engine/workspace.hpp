@@ -25,8 +25,8 @@ struct StepLimits {
 
   [[nodiscard]] int64_t max_pages() const;   // of a sequence
   [[nodiscard]] int64_t max_splits() const;  // of a sequence
-  // Of main_state: kept ones come behind those of a step and what pads them to a whole number for each of 8 tensor-parallel ranks.
-  [[nodiscard]] int64_t first_kept_state() const { return max_rows + 7; }
+  // Of main_state: kept ones come behind those of a step and what pads them to a whole number for each tensor-parallel rank.
+  [[nodiscard]] int64_t first_kept_state() const { return max_rows + kMaxTensorRanks - 1; }
   [[nodiscard]] int64_t num_state_rows() const { return first_kept_state() + max_kept_states; }
   // Positions that are rotated by: MTP layers are ahead of their rows.
   [[nodiscard]] int64_t num_rotations(const model::ModelConfig& config) const {
