@@ -181,9 +181,9 @@ golden::GatheredDump run_device(const VerifyFlags& flags,
     check_one_gpu(flags.device.device);
   }
   const int num_threads = layout.num_ranks() > 1 ? 1 : flags.num_threads;  // each rank is a thread
-  const auto make_backend = [&] {
-    return flags.kernel_fault.empty() ? open_device(flags.device, num_threads)
-                                      : make_faulty_backend(emulation_options(flags.device, num_threads),
+  const auto make_backend = [&](const Peers& peers) {
+    return flags.kernel_fault.empty() ? open_device(flags.device, num_threads, peers)
+                                      : make_faulty_backend(emulation_options(flags.device, num_threads, peers),
                                                             flags.device.races,
                                                             kernel_fault(flags.kernel_fault));
   };
@@ -201,7 +201,7 @@ golden::GatheredDump run_device(const VerifyFlags& flags,
       layout.num_ranks() > 1
           ? dump_ranks(weights, manifest, make_backend, job)
           : golden::GatheredDump{
-                .dump = dump_engine(weights, manifest, make_backend(), job), .origins = {}, .disagreements = {}};
+                .dump = dump_engine(weights, manifest, make_backend(nullptr), job), .origins = {}, .disagreements = {}};
   clear_progress();
   return gathered;
 }

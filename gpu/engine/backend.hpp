@@ -16,6 +16,7 @@ struct AlignArguments;
 struct Bf16LinearArguments;
 struct CacheLatentArguments;
 struct CombineArguments;
+struct DispatchArguments;
 struct EmbedArguments;
 struct ExpandedAttentionArguments;
 struct Fp8LinearArguments;
@@ -23,7 +24,9 @@ struct Fp8LinearSm90Arguments;
 struct GatherLatentArguments;
 struct LatentAttentionArguments;
 struct PackRowsArguments;
+struct PullCombineArguments;
 struct QuantizeRowsArguments;
+struct ReceiveArguments;
 struct RmsNormArguments;
 struct RotateQueryArguments;
 struct RouterArguments;
@@ -51,12 +54,16 @@ class Backend {
   // Work of the host that has its place among the launches, in graphs too.
   virtual void run_on_host(std::function<void()> work) = 0;
   virtual void synchronize() = 0;
+  // Of devices whose kernels reach into each other's memory: what their hosts have said to each other holds for their kernels from here
+  // on. A collective of all of them.
+  virtual void meet_peers() {}
 
   virtual void launch(const AddPartsArguments& arguments) = 0;
   virtual void launch(const AlignArguments& arguments) = 0;
   virtual void launch(const Bf16LinearArguments& arguments) = 0;
   virtual void launch(const CacheLatentArguments& arguments) = 0;
   virtual void launch(const CombineArguments& arguments) = 0;
+  virtual void launch(const DispatchArguments& arguments) = 0;
   virtual void launch(const EmbedArguments& arguments) = 0;
   virtual void launch(const ExpandedAttentionArguments& arguments) = 0;
   virtual void launch(const Fp8LinearArguments& arguments) = 0;
@@ -64,7 +71,9 @@ class Backend {
   virtual void launch(const GatherLatentArguments& arguments) = 0;
   virtual void launch(const LatentAttentionArguments& arguments) = 0;
   virtual void launch(const PackRowsArguments& arguments) = 0;
+  virtual void launch(const PullCombineArguments& arguments) = 0;
   virtual void launch(const QuantizeRowsArguments& arguments) = 0;
+  virtual void launch(const ReceiveArguments& arguments) = 0;
   virtual void launch(const RmsNormArguments& arguments) = 0;
   virtual void launch(const RotateQueryArguments& arguments) = 0;
   virtual void launch(const RouterArguments& arguments) = 0;

@@ -60,6 +60,7 @@ class CudaBackend : public Backend {
   void launch(const Bf16LinearArguments& arguments) override { kLaunchers.bf16_linear(stream(), arguments); }
   void launch(const CacheLatentArguments& arguments) override { kLaunchers.cache_latent(stream(), arguments); }
   void launch(const CombineArguments& arguments) override { kLaunchers.combine(stream(), arguments); }
+  void launch(const DispatchArguments& arguments) override { kLaunchers.dispatch(stream(), arguments); }
   void launch(const EmbedArguments& arguments) override { kLaunchers.embed(stream(), arguments); }
   void launch(const ExpandedAttentionArguments& arguments) override {
     kLaunchers.expanded_attention(stream(), arguments);
@@ -69,7 +70,9 @@ class CudaBackend : public Backend {
   void launch(const GatherLatentArguments& arguments) override { kLaunchers.gather_latent(stream(), arguments); }
   void launch(const LatentAttentionArguments& arguments) override { kLaunchers.latent_attention(stream(), arguments); }
   void launch(const PackRowsArguments& arguments) override { kLaunchers.pack_rows(stream(), arguments); }
+  void launch(const PullCombineArguments& arguments) override { kLaunchers.pull_combine(stream(), arguments); }
   void launch(const QuantizeRowsArguments& arguments) override { kLaunchers.quantize_rows(stream(), arguments); }
+  void launch(const ReceiveArguments& arguments) override { kLaunchers.receive(stream(), arguments); }
   void launch(const RmsNormArguments& arguments) override { kLaunchers.rms_norm(stream(), arguments); }
   void launch(const RotateQueryArguments& arguments) override { kLaunchers.rotate_query(stream(), arguments); }
   void launch(const RouterArguments& arguments) override { kLaunchers.router(stream(), arguments); }

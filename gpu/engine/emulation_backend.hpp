@@ -11,6 +11,7 @@
 #include "gpu/kernels/bf16_linear.cuh"
 #include "gpu/kernels/cache_latent.cuh"
 #include "gpu/kernels/combine.cuh"
+#include "gpu/kernels/dispatch.cuh"
 #include "gpu/kernels/embed.cuh"
 #include "gpu/kernels/expanded_attention.cuh"
 #include "gpu/kernels/fp8_linear.cuh"
@@ -18,6 +19,7 @@
 #include "gpu/kernels/gather_latent.cuh"
 #include "gpu/kernels/latent_attention.cuh"
 #include "gpu/kernels/pack_rows.cuh"
+#include "gpu/kernels/pull_combine.cuh"
 #include "gpu/kernels/quantize_rows.cuh"
 #include "gpu/kernels/rms_norm.cuh"
 #include "gpu/kernels/rotate.cuh"
@@ -50,12 +52,14 @@ class EmulationBackend : public Backend {
   void clear(void* to, int64_t num_bytes) override { device_.enqueue_fill(stream_, to, std::byte{0}, num_bytes); }
   void run_on_host(std::function<void()> work) override { device_.enqueue_host(stream_, std::move(work)); }
   void synchronize() override { device_.synchronize(stream_); }
+  void meet_peers() override { device_.meet_peers(); }
 
   void launch(const AddPartsArguments& arguments) override { add_parts(stream_, arguments); }
   void launch(const AlignArguments& arguments) override { align(stream_, arguments); }
   void launch(const Bf16LinearArguments& arguments) override { bf16_linear(stream_, arguments); }
   void launch(const CacheLatentArguments& arguments) override { cache_latent(stream_, arguments); }
   void launch(const CombineArguments& arguments) override { combine(stream_, arguments); }
+  void launch(const DispatchArguments& arguments) override { dispatch(stream_, arguments); }
   void launch(const EmbedArguments& arguments) override { embed(stream_, arguments); }
   void launch(const ExpandedAttentionArguments& arguments) override { expanded_attention(stream_, arguments); }
   void launch(const Fp8LinearArguments& arguments) override { fp8_linear(stream_, arguments); }
@@ -63,7 +67,9 @@ class EmulationBackend : public Backend {
   void launch(const GatherLatentArguments& arguments) override { gather_latent(stream_, arguments); }
   void launch(const LatentAttentionArguments& arguments) override { latent_attention(stream_, arguments); }
   void launch(const PackRowsArguments& arguments) override { pack_rows(stream_, arguments); }
+  void launch(const PullCombineArguments& arguments) override { pull_combine(stream_, arguments); }
   void launch(const QuantizeRowsArguments& arguments) override { quantize_rows(stream_, arguments); }
+  void launch(const ReceiveArguments& arguments) override { receive(stream_, arguments); }
   void launch(const RmsNormArguments& arguments) override { rms_norm(stream_, arguments); }
   void launch(const RotateQueryArguments& arguments) override { rotate_query(stream_, arguments); }
   void launch(const RouterArguments& arguments) override { router(stream_, arguments); }

@@ -94,13 +94,20 @@ Engine::Engine(const model::WeightSource& source, std::unique_ptr<Backend> backe
   }
   plan.enter_group("workspace");
   const bool packs_experts = config_.quantization && backend_->has_wgmma();
-  workspace_ = std::make_unique<Workspace>(config_, shard_, weights_, options.limits, packs_experts, plan);
+  const bool by_kernels = options.exchanges_by_kernels && shard_.num_exchanging() > 1 && shard_.expert_tp == 1 &&
+                          config_.n_routed_experts > 0;
+  workspace_ = std::make_unique<Workspace>(config_, shard_, weights_, options.limits, packs_experts, by_kernels, plan);
+  std::unique_ptr<PeerExchange> peers;
+  if (by_kernels) {
+    peers = std::make_unique<PeerExchange>(
+        layout, shard_, shard_.share_len(options.limits.max_rows), *workspace_, plan);
+  }
   if (options.on_plan) {
     options.on_plan(plan.text());
   }
   plan.allocate(*backend_);
   if (options.world != nullptr) {
-    ranks_ = connect(*options.world, layout, workspace_->max_expert_rows, *backend_);
+    ranks_ = connect(*options.world, layout, workspace_->max_expert_rows, std::move(peers), *backend_);
   }
 
   observer_ = std::make_unique<Observer>(*backend_, shard_);

@@ -34,6 +34,9 @@ struct EngineOptions {
   model::ExpertSlots expert_of_slot = {};  // where the routed experts and their copies lie; empty: in order
   comm::Communicator* world =
       nullptr;  // the layout's ranks in the order of its plan; must outlive the engine; null: one rank
+  // Kernels take tokens to their experts on other ranks and read what these made of them there, where experts are whole. The ranks'
+  // devices are peers (emulation::Options). Otherwise the host does it.
+  bool exchanges_by_kernels = false;
   int64_t num_micro_batches = 1;  // that the sequences of a step are split into, so that stages work at the same time
   bool use_graphs = false;        // steps in which every sequence decodes are captured once for each padded shape
   std::function<void(const std::string& text)> on_plan = {};  // the memory plan, before anything is allocated

@@ -46,7 +46,7 @@ void Forward::run_router(const Layer& layer, int64_t rows) {
         .scoring = config_.scoring_func == model::ScoringFunction::kSoftmax ? Scoring::kSoftmax : Scoring::kSigmoid,
         .group_score =
             config_.topk_method == model::TopkMethod::kNoauxTc ? GroupScore::kTopTwo : GroupScore::kLargest});
-    if (!ranks_.exchange) {
+    if (!ranks_.exchange_tokens()) {
       align(ws_.topk_ids, rows);
     }
   });
@@ -73,6 +73,18 @@ Forward::ExpertInput Forward::exchange_tokens(const Layer& layer, int64_t rows) 
   const auto [first, count] = shard_.share(rows);
   const bool fp8 = config_.quantization.has_value();
   const int64_t hidden = config_.hidden_size;
+  const ExpertInput received{
+      ws_.received, ws_.received_codes, ws_.received_scales, ws_.received_experts, ws_.max_expert_rows};
+  if (ranks_.peers) {
+    ranks_.peers->dispatch(layer.index,
+                           {.codes = fp8 ? ws_.codes + first * hidden : nullptr,
+                            .scales = fp8 ? ws_.scales + first : nullptr,
+                            .values = fp8 ? nullptr : ws_.normed + first * hidden,
+                            .topk_ids = ws_.topk_ids + first * config_.num_experts_per_tok,
+                            .count = count,
+                            .scale_stride = rows});
+    return received;
+  }
   const auto bytes = [](auto* rows_of) { return reinterpret_cast<std::byte*>(rows_of); };
   const comm::TokenExchange::Tokens tokens{
       .rows = fp8 ? bytes(ws_.codes + first * hidden) : bytes(ws_.normed + first * hidden),
@@ -80,14 +92,13 @@ Forward::ExpertInput Forward::exchange_tokens(const Layer& layer, int64_t rows) 
       .scale_stride = rows,
       .topk_ids = ws_.topk_ids + first * config_.num_experts_per_tok,
       .count = count};
-  const comm::TokenExchange::Received received{.rows = fp8 ? bytes(ws_.received_codes) : bytes(ws_.received),
-                                               .scales = ws_.received_scales,
-                                               .local_experts = ws_.received_experts};
+  const comm::TokenExchange::Received target{.rows = fp8 ? bytes(ws_.received_codes) : bytes(ws_.received),
+                                             .scales = ws_.received_scales,
+                                             .local_experts = ws_.received_experts};
   const ExpertPlacement& placement = ranks_.placements[layer.index];
-  backend_.run_on_host(
-      [this, tokens, &placement, received] { ranks_.exchange->dispatch(tokens, placement, received); });
+  backend_.run_on_host([this, tokens, &placement, target] { ranks_.exchange->dispatch(tokens, placement, target); });
   align(ws_.received_experts, ws_.max_expert_rows);
-  return {ws_.received, ws_.received_codes, ws_.received_scales, ws_.received_experts, ws_.max_expert_rows};
+  return received;
 }
 
 int64_t Forward::num_packed_tiles(int64_t rows) const {
@@ -182,7 +193,7 @@ void Forward::run_moe(const Layer& layer, int64_t rows) {
   const bool fp8 = experts.down.is_fp8();
   run_router(layer, rows);
   ExpertInput input{ws_.normed, ws_.codes, ws_.scales, ws_.topk_ids, rows};
-  if (ranks_.exchange) {
+  if (ranks_.exchange_tokens()) {
     observer_.run(name.c_str(), ".dispatch", [&] { input = exchange_tokens(layer, rows); });
   }
   const ExpertRows made =
@@ -238,23 +249,32 @@ void Forward::take_back(Shard::Share own) {
 void Forward::combine(const Layer& layer, int64_t rows) {
   const int64_t hidden = config_.hidden_size;
   const int64_t k = config_.num_experts_per_tok;
-  const auto own = ranks_.exchange ? shard_.share(rows) : Shard::Share{0, rows};
+  const auto own = ranks_.exchange_tokens() ? shard_.share(rows) : Shard::Share{0, rows};
   const auto [first, count] = own;
-  if (ranks_.exchange) {
-    take_back(own);
-    show_outputs_of_slices(layer, own);
+  const int32_t* const ids = ws_.topk_ids + first * k;
+  const float* const topk_weights = ws_.topk_weights + first * k;
+  const bf16* const shared = layer.weights.moe->shared ? ws_.shared + first * hidden : nullptr;
+  bf16* const out = ws_.x + first * hidden;
+  if (ranks_.peers) {
+    ranks_.peers->combine(
+        layer.index, {.topk_ids = ids, .topk_weights = topk_weights, .shared = shared, .out = out, .count = count});
+  } else {
+    if (ranks_.exchange) {
+      take_back(own);
+      show_outputs_of_slices(layer, own);
+    }
+    backend_.launch(CombineArguments{.expert_rows = ranks_.exchange ? ws_.returned_rows : ws_.expert_rows,
+                                     .row_of_slot = ranks_.exchange ? ws_.returned_slots : ws_.row_of_slot,
+                                     .topk_ids = ids,
+                                     .topk_weights = topk_weights,
+                                     .shared = shared,
+                                     .out = out,
+                                     .num_tokens = count,
+                                     .hidden = static_cast<int>(hidden),
+                                     .k = static_cast<int>(k)});
   }
-  backend_.launch(CombineArguments{.expert_rows = ranks_.exchange ? ws_.returned_rows : ws_.expert_rows,
-                                   .row_of_slot = ranks_.exchange ? ws_.returned_slots : ws_.row_of_slot,
-                                   .topk_ids = ws_.topk_ids + first * k,
-                                   .topk_weights = ws_.topk_weights + first * k,
-                                   .shared = layer.weights.moe->shared ? ws_.shared + first * hidden : nullptr,
-                                   .out = ws_.x + first * hidden,
-                                   .num_tokens = count,
-                                   .hidden = static_cast<int>(hidden),
-                                   .k = static_cast<int>(k)});
-  observer_.show(layer.name + ".ffn", ws_.x + first * hidden);
-  if (ranks_.exchange && ranks_.tp && !shard_.sequence_parallel) {
+  observer_.show(layer.name + ".ffn", out);
+  if (ranks_.exchange_tokens() && ranks_.tp && !shard_.sequence_parallel) {
     const int64_t len = shard_.share_len(rows) * hidden;
     ranks_.tp->all_gather(ws_.x + shard_.tp_rank * len, ws_.x, len, comm::Element::kBf16);
   }

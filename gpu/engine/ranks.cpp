@@ -42,7 +42,11 @@ std::vector<ExpertPlacement> placements_of(const model::ParallelPlan& plan) {
   return placements;
 }
 
-Ranks connect(comm::Communicator& world, const model::ParallelPlan& plan, int64_t max_expert_rows, Backend& backend) {
+Ranks connect(comm::Communicator& world,
+              const model::ParallelPlan& plan,
+              int64_t max_expert_rows,
+              std::unique_ptr<PeerExchange> peers,
+              Backend& backend) {
   const model::ParallelLayout& layout = plan.layout;
   CHECK_EQ(static_cast<int64_t>(world.size()), layout.num_ranks());
   const int rank = world.rank();
@@ -56,12 +60,21 @@ Ranks connect(comm::Communicator& world, const model::ParallelPlan& plan, int64_
   const auto num_exchanging = static_cast<int>(layout.ep * layout.expert_tp());
   if (num_exchanging > 1 && plan.config.n_routed_experts > 0) {
     ranks.ep = world.split(rank / num_exchanging, rank, "ep");
-    ranks.exchange = std::make_unique<comm::TokenExchange>(*ranks.ep, exchange_format(plan, max_expert_rows));
     ranks.placements = placements_of(plan);
+    if (peers != nullptr) {
+      ranks.peers = std::move(peers);
+      ranks.peers->connect(std::move(ranks.ep), ranks.placements, backend);
+    } else {
+      ranks.exchange = std::make_unique<comm::TokenExchange>(*ranks.ep, exchange_format(plan, max_expert_rows));
+    }
   }
   if (layout.pp > 1) {
     ranks.pp = world.split(rank % stage_len, rank, "pp");
     ranks.pp->set_queue(in_order);
+  }
+  if (ranks.peers != nullptr) {  // no kernel may raise a flag before every rank has cleared its own
+    backend.meet_peers();
+    world.barrier();
   }
   return ranks;
 }

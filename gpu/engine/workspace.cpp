@@ -71,6 +71,7 @@ Workspace::Workspace(const model::ModelConfig& config,
                      const DeviceWeights& weights,
                      const StepLimits& limits,
                      bool with_packed_experts,
+                     bool pulls_outputs,
                      MemoryPlan& plan) {
   const int64_t rows = limits.max_rows;
   const int64_t sequences = limits.max_sequences;
@@ -169,8 +170,10 @@ Workspace::Workspace(const model::ModelConfig& config,
         plan.add(received, most * hidden, "received");
       }
       plan.add(received_experts, most * k, "received_experts");
-      plan.add(returned_rows, rows * k * hidden, "returned_rows");
-      plan.add(returned_slots, rows * k, "returned_slots");
+      if (!pulls_outputs) {
+        plan.add(returned_rows, rows * k * hidden, "returned_rows");
+        plan.add(returned_slots, rows * k, "returned_slots");
+      }
     }
   }
 

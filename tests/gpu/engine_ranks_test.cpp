@@ -24,6 +24,10 @@ std::string layout_name(const ParallelLayout& layout) {
       "tp{}dp{}pp{}ep{}{}", layout.tp, layout.dp, layout.pp, layout.ep, layout.sequence_parallel ? "sp" : "");
 }
 
+std::unique_ptr<gpu::Backend> peer_backend(const std::shared_ptr<gpu::emulation::PeerGroup>& peers) {
+  return gpu::make_emulated_backend({.peers = peers});
+}
+
 // The model that every layout of up to eight ranks cuts: a prompt of four ragged sequences, and one step of decoding.
 struct ParFixture {
   OpenedCheckpoint checkpoint = open_checkpoint("synthetic:par");
@@ -40,7 +44,7 @@ struct ParFixture {
   [[nodiscard]] golden::GatheredDump dump(const ParallelLayout& layout, model::ExpertSlots expert_of_slot = {}) const {
     return dump_ranks(*checkpoint.weights,
                       golden.manifest,
-                      [] { return gpu::make_emulated_backend({}); },
+                      peer_backend,
                       {.layout = layout, .expert_of_slot = std::move(expert_of_slot)});
   }
   // Every op, to the byte.
@@ -76,6 +80,11 @@ const ParFixture& par() {
   return fixture;
 }
 
+// Of a rank: tokens get to their experts as they do between processes.
+void through_the_host(int /*rank*/, gpu::EngineOptions& options) {
+  options.exchanges_by_kernels = false;
+}
+
 class RankLayouts : public testing::TestWithParam<ParallelLayout> {};
 
 TEST_P(RankLayouts, HaveTheBitsOfOneRank) {
@@ -102,6 +111,18 @@ INSTANTIATE_TEST_SUITE_P(Layouts,
                                          ParallelLayout{.tp = 4, .ep = 2, .sequence_parallel = true},
                                          ParallelLayout{.tp = 4, .ep = 4, .pp = 2, .sequence_parallel = true}),
                          [](const auto& layout) { return layout_name(layout.param); });
+
+TEST(EngineRanks, ThroughTheHost_HaveTheBitsOfOneRank) {
+  for (const ParallelLayout& layout : {ParallelLayout{.ep = 3, .dp = 3},
+                                       ParallelLayout{.tp = 2, .ep = 4, .dp = 2},
+                                       ParallelLayout{.tp = 4, .ep = 4, .pp = 2, .sequence_parallel = true}}) {
+    SCOPED_TRACE(layout_name(layout));
+    par().expect_bits_of_one_rank(dump_ranks(*par().checkpoint.weights,
+                                             par().golden.manifest,
+                                             peer_backend,
+                                             {.layout = layout, .change = through_the_host}));
+  }
+}
 
 TEST(EngineRanks, PassOpByOp) {
   for (const ParallelLayout& layout : {ParallelLayout{.tp = 2, .ep = 4, .dp = 2}, ParallelLayout{.tp = 4, .ep = 2}}) {
@@ -277,7 +298,7 @@ class FaultyRanks : public gpu::comm::Communicator {
 golden::Verdict verdict_with(FaultyRanks::Fault fault, const ParallelLayout& layout, int num_layers) {
   auto gathered = dump_ranks(*par().checkpoint.weights,
                              par().golden.manifest,
-                             [] { return gpu::make_emulated_backend({}); },
+                             peer_backend,
                              {.cases = {"b4"}, .layout = layout, .wrap = [&](gpu::comm::Communicator& world) {
                                 return std::make_unique<FaultyRanks>(world, fault);
                               }});
@@ -310,7 +331,7 @@ TEST(EngineRanks, APlacementOfBeforeAMove_IsFound) {
   std::swap(after[1][8], after[1][12]);
   const auto gathered = dump_ranks(*par().checkpoint.weights,
                                    par().golden.manifest,
-                                   [] { return gpu::make_emulated_backend({}); },
+                                   peer_backend,
                                    {.cases = {"b4"},
                                     .layout = {.ep = 8, .dp = 8},
                                     .expert_of_slot = after,
@@ -323,6 +344,31 @@ TEST(EngineRanks, APlacementOfBeforeAMove_IsFound) {
   ASSERT_NE(verdict.first_divergence(), nullptr);
   EXPECT_EQ(verdict.first_divergence()->op, "layer.1.moe.expert.8.gate");
   EXPECT_EQ(verdict.first_divergence()->rank, 2);
+}
+
+// Rank 3 holds expert 8 twice, in the slot of the copy of 3 as well: half of the others' tokens for 3 are worked on by 8.
+TEST(EngineRanks, AnExpertDuplicatedInAnothersSlot_IsFound) {
+  const auto wanted = slots_with_copies();
+  auto duplicated = wanted;
+  duplicated[1][19] = 8;
+  for (const bool by_kernels : {true, false}) {
+    const auto gathered = dump_ranks(*par().checkpoint.weights,
+                                     par().golden.manifest,
+                                     peer_backend,
+                                     {.cases = {"b4"},
+                                      .layout = {.ep = 4, .dp = 4},
+                                      .expert_of_slot = wanted,
+                                      .change = [&](int rank, gpu::EngineOptions& options) {
+                                        options.exchanges_by_kernels = by_kernels;
+                                        if (rank == 3) {
+                                          options.expert_of_slot = duplicated;
+                                        }
+                                      }});
+    const auto verdict = par().verify(gathered);
+    ASSERT_NE(verdict.first_divergence(), nullptr);
+    EXPECT_EQ(verdict.first_divergence()->op, "layer.1.moe.expert.8.gate");
+    EXPECT_EQ(verdict.first_divergence()->rank, 3);
+  }
 }
 
 TEST(EngineRanks, ASharedExpertThatEveryRankAddsWhole_IsFound) {
@@ -359,14 +405,17 @@ TEST(EngineRanks, SendAndComputeWhatTheSimulatorReplays) {
   const auto gathered =
       dump_ranks(mini().checkpoint(),
                  golden.manifest,
-                 [] { return gpu::make_emulated_backend({}); },
-                 {.layout = {.ep = kNumRanks, .dp = kNumRanks}, .on_done = [&](const gpu::Engine& engine) {
-                    const auto rank = static_cast<size_t>(engine.shard().ep_rank);
-                    counts[rank] = engine.exchange()->counts();
-                    if (rank == 0) {
-                      token_bytes = engine.exchange()->token_bytes();
-                    }
-                  }});
+                 peer_backend,
+                 {.layout = {.ep = kNumRanks, .dp = kNumRanks},
+                  .on_done =
+                      [&](const gpu::Engine& engine) {
+                        const auto rank = static_cast<size_t>(engine.shard().ep_rank);
+                        counts[rank] = engine.exchange()->counts();
+                        if (rank == 0) {
+                          token_bytes = engine.exchange()->token_bytes();
+                        }
+                      },
+                  .change = through_the_host});
   const auto& config = mini().checkpoint().config();
   EXPECT_EQ(
       token_bytes,
@@ -415,13 +464,16 @@ std::vector<std::vector<int32_t>> generate(const ParallelLayout& layout,
   const gpu::SchedulerOptions scheduling{.chunk_len = 5, .num_drafts = num_drafts};
   std::vector<std::vector<int32_t>> tokens(prompts.size());
   std::mutex mutex;
-  gpu::comm::run_thread_ranks(static_cast<int>(layout.num_ranks()), {}, [&](gpu::comm::Communicator& world) {
+  const auto num_ranks = static_cast<int>(layout.num_ranks());
+  const auto peers = std::make_shared<gpu::emulation::PeerGroup>(num_ranks);
+  const auto run_rank = [&](gpu::comm::Communicator& world) {
     gpu::Engine engine(*par().checkpoint.weights,
-                       gpu::make_emulated_backend({}),
+                       peer_backend(peers),
                        {.limits = gpu::Scheduler::limits_of(par().checkpoint.weights->config(), scheduling, 2, 16),
                         .num_pages = 2,
                         .layout = layout,
                         .world = &world,
+                        .exchanges_by_kernels = true,
                         .num_micro_batches = num_micro_batches,
                         .use_graphs = use_graphs});
     const auto at = model::parallel_plan(engine.config(), layout).place(world.rank());

@@ -139,6 +139,7 @@ golden::Dump dump_rank(const model::WeightSource& weights,
   options.layout = job.layout;
   options.expert_of_slot = job.expert_of_slot;
   options.world = world;
+  options.exchanges_by_kernels = true;
   if (job.change) {
     job.change(static_cast<int>(rank), options);
   }
@@ -193,14 +194,17 @@ golden::Dump dump_engine(const model::WeightSource& weights,
 
 golden::GatheredDump dump_ranks(const model::WeightSource& weights,
                                 const golden::Manifest& manifest,
-                                const std::function<std::unique_ptr<gpu::Backend>()>& make_backend,
+                                const MakePeerBackend& make_backend,
                                 const EngineDumpJob& job) {
   std::vector<golden::Dump> ranks(static_cast<size_t>(job.layout.num_ranks()));
-  gpu::comm::run_thread_ranks(static_cast<int>(ranks.size()), {}, [&](gpu::comm::Communicator& world) {
+  const auto num_ranks = static_cast<int>(ranks.size());
+  const auto peers = std::make_shared<gpu::emulation::PeerGroup>(num_ranks);
+  const auto run_rank = [&](gpu::comm::Communicator& world) {
     const auto wrapped = job.wrap ? job.wrap(world) : nullptr;
     ranks[static_cast<size_t>(world.rank())] =
-        dump_rank(weights, manifest, make_backend(), job, wrapped ? wrapped.get() : &world);
-  });
+        dump_rank(weights, manifest, make_backend(peers), job, wrapped ? wrapped.get() : &world);
+  };
+  gpu::comm::run_thread_ranks(num_ranks, {}, run_rank, [&](int, const std::string& what) { peers->fail(what); });
   const golden::RankLayout layout{.tp = job.layout.tp, .ep = job.layout.ep, .dp = job.layout.dp, .pp = job.layout.pp};
   const auto plan = model::parallel_plan(weights.config(), job.layout, job.expert_of_slot);
   auto gathered = golden::gather_ranks(layout, ranks, weights.config(), manifest.cases, row_owners_of(plan, ranks));

@@ -9,6 +9,7 @@
 #include "golden/formats.hpp"
 #include "golden/ranks.hpp"
 #include "golden/store.hpp"
+#include "gpu/emulation/peer_group.hpp"
 #include "gpu/engine/engine.hpp"
 #include "model/parallel_plan.hpp"
 #include "model/weight_source.hpp"
@@ -39,11 +40,13 @@ golden::Dump dump_engine(const model::WeightSource& weights,
                          std::unique_ptr<gpu::Backend> backend,
                          const EngineDumpJob& job);
 
-// The same on the ranks of job.layout, each on a thread with a device of its own, put together. The sequences of a case are shared out
-// over the data-parallel ranks. Throws what the first rank that failed threw.
+// The same on the ranks of job.layout, each on a thread with a device of its own, put together. The devices are peers: kernels take tokens
+// to their experts. The sequences of a case are shared out over the data-parallel ranks. Throws what the first rank that failed threw.
+using MakePeerBackend =
+    std::function<std::unique_ptr<gpu::Backend>(const std::shared_ptr<gpu::emulation::PeerGroup>& peers)>;
 golden::GatheredDump dump_ranks(const model::WeightSource& weights,
                                 const golden::Manifest& manifest,
-                                const std::function<std::unique_ptr<gpu::Backend>()>& make_backend,
+                                const MakePeerBackend& make_backend,
                                 const EngineDumpJob& job);
 
 }  // namespace tools

@@ -31,20 +31,21 @@ gpu::emulation::Order order_of(const std::string& text) {
 
 }  // namespace
 
-gpu::emulation::Options emulation_options(const DeviceFlags& flags, int num_threads) {
+gpu::emulation::Options emulation_options(const DeviceFlags& flags, int num_threads, const Peers& peers) {
   return {.order = order_of(flags.order),
           .num_os_threads = flags.races ? 1 : num_threads,
-          .memory_bytes = int64_t{64} << 30};
+          .memory_bytes = int64_t{64} << 30,
+          .peers = peers};
 }
 
-std::unique_ptr<gpu::Backend> open_device(const DeviceFlags& flags, int num_threads) {
+std::unique_ptr<gpu::Backend> open_device(const DeviceFlags& flags, int num_threads, const Peers& peers) {
   if (flags.device == "cuda") {
     if (const std::string why = why_no_cuda(); !why.empty()) {
       model::throw_input_error("--device cuda: {}; --device emulated runs the same kernels", why);
     }
     return open_cuda();
   }
-  const auto options = emulation_options(flags, num_threads);
+  const auto options = emulation_options(flags, num_threads, peers);
   return flags.races ? gpu::make_checked_backend(options) : gpu::make_emulated_backend(options);
 }
 

@@ -17,10 +17,12 @@ struct DeviceFlags {
   std::string kv = "bf16";        // the latent cache: bf16 or fp8
 };
 
+// The emulated devices of ranks that are threads of one process; null: a device that is alone.
+using Peers = std::shared_ptr<gpu::emulation::PeerGroup>;
 // Throws InputError for an order or a device that is not there, DeviceError with CUDA's words.
-std::unique_ptr<gpu::Backend> open_device(const DeviceFlags& flags, int num_threads);
+std::unique_ptr<gpu::Backend> open_device(const DeviceFlags& flags, int num_threads, const Peers& peers = nullptr);
 // How the flags want an emulated device to behave. Throws InputError for an unknown order.
-gpu::emulation::Options emulation_options(const DeviceFlags& flags, int num_threads);
+gpu::emulation::Options emulation_options(const DeviceFlags& flags, int num_threads, const Peers& peers = nullptr);
 // Why there is no GPU that this program can use; empty: there is one. open_cuda.cpp, or no_cuda.cpp in a program built without nvcc.
 std::string why_no_cuda();
 std::unique_ptr<gpu::Backend> open_cuda();

@@ -10,6 +10,7 @@
 #include <type_traits>
 
 #include "gpu/comm/mpi.hpp"
+#include "gpu/emulation/peer_group.hpp"
 #include "tools/device/open.hpp"
 
 namespace tools {
@@ -121,12 +122,14 @@ class RankRun {
           const model::ParallelLayout& layout,
           const model::WeightSource& weights,
           const std::vector<reference::Request>& requests,
-          const RankTraces& traces)
+          const RankTraces& traces,
+          Peers peers)
       : flags_(flags),
         plan_(model::parallel_plan(weights.config(), layout, expert_slots_of(flags.layout, weights.config(), layout))),
         weights_(weights),
         requests_(requests),
-        traces_(traces) {}
+        traces_(traces),
+        peers_(std::move(peers)) {}
 
   // Returns the result of all ranks on the first one.
   std::optional<DeviceResult> run(gpu::comm::Communicator& world,
@@ -209,6 +212,7 @@ class RankRun {
     options.num_micro_batches = flags_.num_micro_batches;
     options.expert_of_slot = plan_.expert_of_slot;
     options.world = &world;
+    options.exchanges_by_kernels = peers_ != nullptr;
     options.on_plan = [&](const std::string& text) {
       const std::lock_guard lock(mutex_);
       fmt::print(stderr, "{}: device memory: {}\n", rank_text(plan_, world.rank()), text);
@@ -216,7 +220,7 @@ class RankRun {
     if (world.rank() > 0) {
       options.on_progress = {};
     }
-    gpu::Engine engine(weights_, open_device({.device = flags_.device}, 1), options);
+    gpu::Engine engine(weights_, open_device({.device = flags_.device}, 1, peers_), options);
     clear_progress();
     gpu::Scheduler scheduler(engine, scheduling);
     const auto reasons =
@@ -234,6 +238,7 @@ class RankRun {
   const model::WeightSource& weights_;
   const std::vector<reference::Request>& requests_;
   const RankTraces& traces_;
+  Peers peers_;  // null: processes, whose tokens get to their experts by way of the host
   std::mutex mutex_;  // of stderr
 };
 
@@ -264,16 +269,24 @@ std::optional<DeviceResult> run_on_ranks(const InferFlags& flags,
     gpu::comm::run_mpi_rank(
         {},
         [&](gpu::comm::Communicator& world) {
-          RankRun run(flags, layout_of(flags.layout, weights.config(), world.size()), weights, requests, traces);
+          RankRun run(flags, layout_of(flags.layout, weights.config(), world.size()), weights, requests, traces, nullptr);
           run_rank(run, world);
         },
         say);
     return result;
   }
   const model::ParallelLayout layout = layout_of(flags.layout, weights.config());
-  RankRun run(flags, layout, weights, requests, traces);
+  const auto num_ranks = static_cast<int>(layout.num_ranks());
+  const auto peers = std::make_shared<gpu::emulation::PeerGroup>(num_ranks);
+  RankRun run(flags, layout, weights, requests, traces, peers);
   gpu::comm::run_thread_ranks(
-      static_cast<int>(layout.num_ranks()), {}, [&](gpu::comm::Communicator& world) { run_rank(run, world); }, say);
+      num_ranks,
+      {},
+      [&](gpu::comm::Communicator& world) { run_rank(run, world); },
+      [&](int rank, const std::string& what) {
+        peers->fail(what);
+        say(rank, what);
+      });
   return result;
 }
 
