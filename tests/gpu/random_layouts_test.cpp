@@ -11,6 +11,7 @@
 #include <mutex>
 #include <random>
 
+#include "gpu/emulation/peer_group.hpp"
 #include "gpu/engine/scheduler.hpp"
 #include "tools/common.hpp"
 
@@ -50,6 +51,7 @@ struct RandomCase {
   int64_t num_micro_batches = 1;
   int64_t max_batch = 1;
   bool use_graphs = false;
+  bool exchanges_by_kernels = false;
   std::vector<gpu::Request> requests;
 
   [[nodiscard]] std::string text() const {
@@ -58,7 +60,7 @@ struct RandomCase {
       lens.push_back(request.prompt.size());
     }
     return fmt::format(
-        "tp {} ep {} dp {} pp {}{}, {} slots, prompts of {}, chunks of {}, {} drafts, {} micro-batches{}",
+        "tp {} ep {} dp {} pp {}{}, {} slots, prompts of {}, chunks of {}, {} drafts, {} micro-batches{}{}",
         layout.tp,
         layout.ep,
         layout.dp,
@@ -69,7 +71,8 @@ struct RandomCase {
         scheduling.chunk_len,
         scheduling.num_drafts,
         num_micro_batches,
-        use_graphs ? ", graphs" : "");
+        use_graphs ? ", graphs" : "",
+        exchanges_by_kernels ? ", exchange by kernels" : "");
   }
 };
 
@@ -87,6 +90,7 @@ class CaseMaker {
     result.num_micro_batches = result.layout.pp > 1 ? between(1, 3) : 1;
     result.max_batch = between(1, 4);
     result.use_graphs = coin();
+    result.exchanges_by_kernels = coin();
     // From one request, which leaves data-parallel ranks without any, to more than run at once.
     const int64_t num_requests = coin() ? between(1, 2) : between(1, 2 * result.layout.dp + 1);
     const bool alike = between(0, 3) == 0;  // all tokens at all ranks to the same experts
@@ -183,6 +187,7 @@ gpu::EngineOptions options_of(const model::ModelConfig& config, const RandomCase
           .num_pages = job.max_batch,
           .layout = job.layout,
           .expert_of_slot = job.expert_of_slot,
+          .exchanges_by_kernels = job.exchanges_by_kernels,
           .num_micro_batches = job.num_micro_batches,
           .use_graphs = job.use_graphs};
 }
@@ -191,17 +196,20 @@ gpu::EngineOptions options_of(const model::ModelConfig& config, const RandomCase
 std::vector<std::vector<Generated>> generate_on_ranks(const model::WeightSource& weights, const RandomCase& job) {
   const auto num_ranks = static_cast<size_t>(job.layout.num_ranks());
   std::vector<std::vector<Generated>> results(num_ranks, std::vector<Generated>(job.requests.size()));
-  gpu::comm::run_thread_ranks(static_cast<int>(num_ranks), {}, [&](gpu::comm::Communicator& world) {
+  const auto peers = std::make_shared<gpu::emulation::PeerGroup>(static_cast<int>(num_ranks));
+  const auto run_rank = [&](gpu::comm::Communicator& world) {
     auto options = options_of(weights.config(), job);
     options.world = &world;
-    gpu::Engine engine(weights, gpu::make_emulated_backend({}), options);
+    gpu::Engine engine(weights, gpu::make_emulated_backend({.peers = peers}), options);
     const auto dp_rank = world.rank() % job.layout.stage_len() / job.layout.tp;
     std::vector<size_t> numbers;
     for (auto r = static_cast<size_t>(dp_rank); r < job.requests.size(); r += static_cast<size_t>(job.layout.dp)) {
       numbers.push_back(r);
     }
     generate_own(engine, job, numbers, &results[static_cast<size_t>(world.rank())]);
-  });
+  };
+  gpu::comm::run_thread_ranks(
+      static_cast<int>(num_ranks), {}, run_rank, [&](int, const std::string& what) { peers->fail(what); });
   return results;
 }
 
