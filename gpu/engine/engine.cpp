@@ -99,8 +99,8 @@ Engine::Engine(const model::WeightSource& source, std::unique_ptr<Backend> backe
   workspace_ = std::make_unique<Workspace>(config_, shard_, weights_, options.limits, packs_experts, by_kernels, plan);
   std::unique_ptr<PeerExchange> peers;
   if (by_kernels) {
-    peers = std::make_unique<PeerExchange>(
-        layout, shard_, shard_.share_len(options.limits.max_rows), *workspace_, plan);
+    peers =
+        std::make_unique<PeerExchange>(layout, shard_, shard_.share_len(options.limits.max_rows), *workspace_, plan);
   }
   if (options.on_plan) {
     options.on_plan(plan.text());

@@ -71,15 +71,15 @@ class PeerExchange {
   std::unique_ptr<comm::Communicator> ranks_;
   int num_exceptions_;  // on their way when this was made
   ExpertGroup group_;
-  int num_experts_ = 0;       // of the model
-  int num_own_experts_ = 0;   // slots of this rank; others may have one more
+  int num_experts_ = 0;      // of the model
+  int num_own_experts_ = 0;  // slots of this rank; others may have one more
   bool is_fp8_ = false;
-  float* sent_scales_ = nullptr;     // [num_ranks * max_tokens, ceil(hidden / 128)]: as they travel
-  uint32_t* flags_ = nullptr;        // [2 * num_ranks + 1]: arrived, finished, the epoch
-  int32_t* arrivals_ = nullptr;      // [1]
-  TokenInbox* inboxes_ = nullptr;    // [num_ranks]
-  ExpertResults* results_ = nullptr; // [num_ranks]
-  std::vector<Places> places_;       // by layer
+  float* sent_scales_ = nullptr;      // [num_ranks * max_tokens, ceil(hidden / 128)]: as they travel
+  uint32_t* flags_ = nullptr;         // [2 * num_ranks + 1]: arrived, finished, the epoch
+  int32_t* arrivals_ = nullptr;       // [1]
+  TokenInbox* inboxes_ = nullptr;     // [num_ranks]
+  ExpertResults* results_ = nullptr;  // [num_ranks]
+  std::vector<Places> places_;        // by layer
 };
 
 }  // namespace gpu

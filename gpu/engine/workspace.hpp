@@ -113,9 +113,10 @@ struct Workspace {
   fp8_e4m3* received_codes = nullptr;   // [T, hidden]
   float* received_scales = nullptr;     // [ceil(hidden / 128), T]
   int32_t* received_experts = nullptr;  // [T, K]: counted from the rank's first; -1: elsewhere
-  bf16* returned_rows = nullptr;        // [R, K, hidden]; null, like what follows, where outputs are read on the ranks that have them
-  float* returned_sums = nullptr;       // [slices, R, K, hidden], where experts are cut
-  int32_t* returned_slots = nullptr;    // [R, K]: 0, 1, 2, ...
+  bf16* returned_rows =
+      nullptr;  // [R, K, hidden]; null, like what follows, where outputs are read on the ranks that have them
+  float* returned_sums = nullptr;     // [slices, R, K, hidden], where experts are cut
+  int32_t* returned_slots = nullptr;  // [R, K]: 0, 1, 2, ...
 
   float* partial_sums = nullptr;  // of linears whose K is split
   int32_t* arrivals = nullptr;    // zero between launches

@@ -402,20 +402,19 @@ TEST(EngineRanks, SendAndComputeWhatTheSimulatorReplays) {
   const auto golden = record(mini().checkpoint(), job);
   std::vector<gpu::comm::TokenExchange::Counts> counts(kNumRanks);
   int64_t token_bytes = 0;
-  const auto gathered =
-      dump_ranks(mini().checkpoint(),
-                 golden.manifest,
-                 peer_backend,
-                 {.layout = {.ep = kNumRanks, .dp = kNumRanks},
-                  .on_done =
-                      [&](const gpu::Engine& engine) {
-                        const auto rank = static_cast<size_t>(engine.shard().ep_rank);
-                        counts[rank] = engine.exchange()->counts();
-                        if (rank == 0) {
-                          token_bytes = engine.exchange()->token_bytes();
-                        }
-                      },
-                  .change = through_the_host});
+  const auto gathered = dump_ranks(mini().checkpoint(),
+                                   golden.manifest,
+                                   peer_backend,
+                                   {.layout = {.ep = kNumRanks, .dp = kNumRanks},
+                                    .on_done =
+                                        [&](const gpu::Engine& engine) {
+                                          const auto rank = static_cast<size_t>(engine.shard().ep_rank);
+                                          counts[rank] = engine.exchange()->counts();
+                                          if (rank == 0) {
+                                            token_bytes = engine.exchange()->token_bytes();
+                                          }
+                                        },
+                                    .change = through_the_host});
   const auto& config = mini().checkpoint().config();
   EXPECT_EQ(
       token_bytes,

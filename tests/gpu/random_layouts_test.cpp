@@ -1,5 +1,6 @@
 // Random layouts, placements, batches and lengths: every token and every bit of its logits is that of one rank. The numbers of a case
-// follow from the seed and its number alone. DSV3_NUM_CASES of them.
+// follow from the seed and its number alone. DSV3_NUM_CASES of them; four in a row have the same requests, which one rank runs once, and
+// the same kind of device.
 #include <gtest/gtest.h>
 
 #include <fmt/format.h>
@@ -24,6 +25,7 @@ constexpr uint64_t kSeed = 20261201;
 constexpr int64_t kMaxRanks = 12;
 constexpr int64_t kMaxPromptLen = 9;
 constexpr int64_t kMaxNewTokens = 3;
+constexpr uint64_t kCasesOfRequests = 4;
 
 // A model that is made once, not once for each rank of each case.
 class KeptWeights : public model::WeightSource {
@@ -45,40 +47,46 @@ class KeptWeights : public model::WeightSource {
 };
 
 struct RandomCase {
-  ParallelLayout layout;
-  model::ExpertSlots expert_of_slot;
+  ParallelLayout layout = {};
+  model::ExpertSlots expert_of_slot = {};
   gpu::SchedulerOptions scheduling;
   int64_t num_micro_batches = 1;
   int64_t max_batch = 1;
   bool use_graphs = false;
   bool exchanges_by_kernels = false;
-  std::vector<gpu::Request> requests;
 
   [[nodiscard]] std::string text() const {
-    std::vector<size_t> lens;
-    for (const gpu::Request& request : requests) {
-      lens.push_back(request.prompt.size());
-    }
-    return fmt::format(
-        "tp {} ep {} dp {} pp {}{}, {} slots, prompts of {}, chunks of {}, {} drafts, {} micro-batches{}{}",
-        layout.tp,
-        layout.ep,
-        layout.dp,
-        layout.pp,
-        layout.sequence_parallel ? " sp" : "",
-        expert_of_slot.empty() ? 0 : expert_of_slot.back().size(),
-        fmt::join(lens, ", "),
-        scheduling.chunk_len,
-        scheduling.num_drafts,
-        num_micro_batches,
-        use_graphs ? ", graphs" : "",
-        exchanges_by_kernels ? ", exchange by kernels" : "");
+    return fmt::format("tp {} ep {} dp {} pp {}{}, {} slots, chunks of {}, {} drafts, {} micro-batches{}{}",
+                       layout.tp,
+                       layout.ep,
+                       layout.dp,
+                       layout.pp,
+                       layout.sequence_parallel ? " sp" : "",
+                       expert_of_slot.empty() ? 0 : expert_of_slot.back().size(),
+                       scheduling.chunk_len,
+                       scheduling.num_drafts,
+                       num_micro_batches,
+                       use_graphs ? ", graphs" : "",
+                       exchanges_by_kernels ? ", exchange by kernels" : "");
   }
 };
 
+struct RandomRequests {
+  bool has_wgmma = true;  // the device they meet: sums of one that has it are in another order
+  std::vector<gpu::Request> all = {};
+};
+
+std::string text_of(const RandomRequests& requests) {
+  std::vector<size_t> lens;
+  for (const gpu::Request& request : requests.all) {
+    lens.push_back(request.prompt.size());
+  }
+  return fmt::format("prompts of {}{}", fmt::join(lens, ", "), requests.has_wgmma ? "" : ", no wgmma");
+}
+
 class CaseMaker {
  public:
-  CaseMaker(const model::ModelConfig& config, uint64_t number) : config_(config), random_(kSeed + number) {}
+  CaseMaker(const model::ModelConfig& config, uint64_t seed) : config_(config), random_(seed) {}
 
   RandomCase make() {
     RandomCase result;
@@ -91,8 +99,13 @@ class CaseMaker {
     result.max_batch = between(1, 4);
     result.use_graphs = coin();
     result.exchanges_by_kernels = coin();
+    return result;
+  }
+
+  RandomRequests make_requests() {
+    RandomRequests result{.has_wgmma = coin()};
     // From one request, which leaves data-parallel ranks without any, to more than run at once.
-    const int64_t num_requests = coin() ? between(1, 2) : between(1, 2 * result.layout.dp + 1);
+    const int64_t num_requests = coin() ? between(1, 2) : between(1, 6);
     const bool alike = between(0, 3) == 0;  // all tokens at all ranks to the same experts
     const auto token = static_cast<int32_t>(between(0, config_.vocab_size - 1));
     for (int64_t r = 0; r < num_requests; ++r) {
@@ -101,7 +114,7 @@ class CaseMaker {
         request.prompt.resize(static_cast<size_t>(coin() ? 1 : between(1, kMaxPromptLen)));
         std::ranges::generate(request.prompt, [&] { return static_cast<int32_t>(between(0, config_.vocab_size - 1)); });
       }
-      result.requests.push_back(std::move(request));
+      result.all.push_back(std::move(request));
     }
     return result;
   }
@@ -165,11 +178,12 @@ struct Generated {
 
 void generate_own(gpu::Engine& engine,
                   const RandomCase& job,
+                  const std::vector<gpu::Request>& requests,
                   const std::vector<size_t>& numbers,
                   std::vector<Generated>* results) {
   std::vector<gpu::Request> own;
   for (const size_t number : numbers) {
-    own.push_back(job.requests[number]);
+    own.push_back(requests[number]);
   }
   gpu::Scheduler(engine, job.scheduling).run(own, [&](size_t request, const gpu::NewToken& token) {
     if (results != nullptr) {
@@ -192,21 +206,33 @@ gpu::EngineOptions options_of(const model::ModelConfig& config, const RandomCase
           .use_graphs = job.use_graphs};
 }
 
+std::vector<Generated> generate_on_one_rank(const model::WeightSource& weights, const RandomRequests& requests) {
+  const RandomCase job{.scheduling = {.chunk_len = 64, .with_logits = true}, .max_batch = 4};
+  std::vector<Generated> results(requests.all.size());
+  std::vector<size_t> all(requests.all.size());
+  std::ranges::generate(all, [n = size_t{0}]() mutable { return n++; });
+  gpu::Engine engine(weights, gpu::make_emulated_backend({}, requests.has_wgmma), options_of(weights.config(), job));
+  generate_own(engine, job, requests.all, all, &results);
+  return results;
+}
+
 // As every rank of the layout has it that holds the request.
-std::vector<std::vector<Generated>> generate_on_ranks(const model::WeightSource& weights, const RandomCase& job) {
+std::vector<std::vector<Generated>> generate_on_ranks(const model::WeightSource& weights,
+                                                      const RandomCase& job,
+                                                      const RandomRequests& requests) {
   const auto num_ranks = static_cast<size_t>(job.layout.num_ranks());
-  std::vector<std::vector<Generated>> results(num_ranks, std::vector<Generated>(job.requests.size()));
+  std::vector<std::vector<Generated>> results(num_ranks, std::vector<Generated>(requests.all.size()));
   const auto peers = std::make_shared<gpu::emulation::PeerGroup>(static_cast<int>(num_ranks));
   const auto run_rank = [&](gpu::comm::Communicator& world) {
     auto options = options_of(weights.config(), job);
     options.world = &world;
-    gpu::Engine engine(weights, gpu::make_emulated_backend({.peers = peers}), options);
+    gpu::Engine engine(weights, gpu::make_emulated_backend({.peers = peers}, requests.has_wgmma), options);
     const auto dp_rank = world.rank() % job.layout.stage_len() / job.layout.tp;
     std::vector<size_t> numbers;
-    for (auto r = static_cast<size_t>(dp_rank); r < job.requests.size(); r += static_cast<size_t>(job.layout.dp)) {
+    for (auto r = static_cast<size_t>(dp_rank); r < requests.all.size(); r += static_cast<size_t>(job.layout.dp)) {
       numbers.push_back(r);
     }
-    generate_own(engine, job, numbers, &results[static_cast<size_t>(world.rank())]);
+    generate_own(engine, job, requests.all, numbers, &results[static_cast<size_t>(world.rank())]);
   };
   gpu::comm::run_thread_ranks(
       static_cast<int>(num_ranks), {}, run_rank, [&](int, const std::string& what) { peers->fail(what); });
@@ -216,26 +242,20 @@ std::vector<std::vector<Generated>> generate_on_ranks(const model::WeightSource&
 TEST(RandomLayouts, HaveTheBitsOfOneRank) {
   const auto checkpoint = open_checkpoint("synthetic:par");
   const KeptWeights weights(*checkpoint.weights);
+  RandomRequests requests;
+  std::vector<Generated> expected;
   std::map<std::string, int> seen;
   for (uint64_t number = 0; number < DSV3_NUM_CASES && !HasFailure(); ++number) {
-    const RandomCase job = CaseMaker(weights.config(), number).make();
-    SCOPED_TRACE(fmt::format("case {}: {}", number, job.text()));
-    RandomCase plain = job;
-    plain.layout = {};
-    plain.expert_of_slot = {};
-    plain.num_micro_batches = 1;
-    plain.scheduling = {.chunk_len = 64, .with_logits = true};
-    plain.use_graphs = false;
-    std::vector<Generated> expected(job.requests.size());
-    std::vector<size_t> all(job.requests.size());
-    std::ranges::generate(all, [n = size_t{0}]() mutable { return n++; });
-    gpu::Engine one_rank(weights, gpu::make_emulated_backend({}), options_of(weights.config(), plain));
-    generate_own(one_rank, plain, all, &expected);
-
-    const auto results = generate_on_ranks(weights, job);
+    if (number % kCasesOfRequests == 0) {
+      requests = CaseMaker(weights.config(), kSeed - 1 - number).make_requests();
+      expected = generate_on_one_rank(weights, requests);
+    }
+    const RandomCase job = CaseMaker(weights.config(), kSeed + number).make();
+    SCOPED_TRACE(fmt::format("case {}: {}, {}", number, job.text(), text_of(requests)));
+    const auto results = generate_on_ranks(weights, job, requests);
     for (size_t rank = 0; rank < results.size(); ++rank) {
       const auto dp_rank = rank % static_cast<size_t>(job.layout.stage_len()) / static_cast<size_t>(job.layout.tp);
-      for (size_t r = dp_rank; r < job.requests.size(); r += static_cast<size_t>(job.layout.dp)) {
+      for (size_t r = dp_rank; r < requests.all.size(); r += static_cast<size_t>(job.layout.dp)) {
         EXPECT_TRUE(results[rank][r].same_bits(expected[r])) << "rank " << rank << ", request " << r;
       }
     }
@@ -243,8 +263,9 @@ TEST(RandomLayouts, HaveTheBitsOfOneRank) {
     seen["copies"] += job.expert_of_slot.empty() ? 0 : 1;
     seen["sequence parallel"] += job.layout.sequence_parallel ? 1 : 0;
     seen["experts that do not divide"] += job.layout.ep > 1 && weights.config().n_routed_experts % job.layout.ep != 0;
-    seen["ranks without requests"] += static_cast<int64_t>(job.requests.size()) < job.layout.dp ? 1 : 0;
-    seen["one request"] += job.requests.size() == 1 ? 1 : 0;
+    seen["ranks without requests"] += static_cast<int64_t>(requests.all.size()) < job.layout.dp ? 1 : 0;
+    seen["one request"] += requests.all.size() == 1 ? 1 : 0;
+    seen["exchange by kernels"] += job.exchanges_by_kernels && job.layout.ep > 1 && job.layout.expert_tp() == 1 ? 1 : 0;
   }
   for (const auto& [what, count] : seen) {
     EXPECT_TRUE(count > 0 || DSV3_NUM_CASES < 100) << what;

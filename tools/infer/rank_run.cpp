@@ -238,7 +238,7 @@ class RankRun {
   const model::WeightSource& weights_;
   const std::vector<reference::Request>& requests_;
   const RankTraces& traces_;
-  Peers peers_;  // null: processes, whose tokens get to their experts by way of the host
+  Peers peers_;       // null: processes, whose tokens get to their experts by way of the host
   std::mutex mutex_;  // of stderr
 };
 
@@ -269,7 +269,8 @@ std::optional<DeviceResult> run_on_ranks(const InferFlags& flags,
     gpu::comm::run_mpi_rank(
         {},
         [&](gpu::comm::Communicator& world) {
-          RankRun run(flags, layout_of(flags.layout, weights.config(), world.size()), weights, requests, traces, nullptr);
+          RankRun run(
+              flags, layout_of(flags.layout, weights.config(), world.size()), weights, requests, traces, nullptr);
           run_rank(run, world);
         },
         say);
