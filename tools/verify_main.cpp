@@ -177,15 +177,17 @@ golden::GatheredDump run_device(const VerifyFlags& flags,
                                 const std::vector<std::string>& cases) {
   check_profile(manifest, weights.config());
   const model::ParallelLayout layout = layout_of(flags.ranks, weights.config());
-  if (layout.num_ranks() > 1) {
-    check_one_gpu(flags.device.device);
-  }
-  const int num_threads = layout.num_ranks() > 1 ? 1 : flags.num_threads;  // each rank is a thread
-  const auto make_backend = [&](const Peers& peers) {
-    return flags.kernel_fault.empty() ? open_device(flags.device, num_threads, peers)
-                                      : make_faulty_backend(emulation_options(flags.device, num_threads, peers),
-                                                            flags.device.races,
-                                                            kernel_fault(flags.kernel_fault));
+  const auto open_faulty = [&](int num_threads, const Peers& peers) {
+    return make_faulty_backend(
+        emulation_options(flags.device, num_threads, peers), flags.device.races, kernel_fault(flags.kernel_fault));
+  };
+  const auto open_rank = [&](gpu::comm::Communicator& world, const Peers& peers) {
+    return flags.kernel_fault.empty() ? open_rank_device(flags.device, world, peers)
+                                      : RankDevice{.links = nullptr, .backend = open_faulty(1, peers)};
+  };
+  const auto open_alone = [&] {
+    return flags.kernel_fault.empty() ? open_device(flags.device, flags.num_threads)
+                                      : open_faulty(flags.num_threads, nullptr);
   };
   const EngineDumpJob job{.cases = cases,
                           .fp8_cache = flags.device.kv == "fp8",
@@ -199,9 +201,9 @@ golden::GatheredDump run_device(const VerifyFlags& flags,
                           }};
   auto gathered =
       layout.num_ranks() > 1
-          ? dump_ranks(weights, manifest, make_backend, job)
+          ? dump_ranks(weights, manifest, open_rank, job)
           : golden::GatheredDump{
-                .dump = dump_engine(weights, manifest, make_backend(nullptr), job), .origins = {}, .disagreements = {}};
+                .dump = dump_engine(weights, manifest, open_alone(), job), .origins = {}, .disagreements = {}};
   clear_progress();
   return gathered;
 }

@@ -43,4 +43,8 @@ void run_mpi_rank(const Timing& timing,
   job.finish();
 }
 
+bool started_by_mpirun() {
+  return std::getenv("OMPI_COMM_WORLD_SIZE") != nullptr || std::getenv("PMI_SIZE") != nullptr;
+}
+
 }  // namespace gpu::comm

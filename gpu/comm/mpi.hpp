@@ -18,4 +18,7 @@ void run_mpi_rank(const Timing& timing,
                   const std::function<void(Communicator&)>& body,
                   const std::function<void(int rank, const std::string& what)>& on_failure);
 
+// Whether this process is one of a job of Open MPI's mpirun, or of a launcher that speaks PMI.
+bool started_by_mpirun();
+
 }  // namespace gpu::comm

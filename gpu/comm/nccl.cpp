@@ -3,12 +3,15 @@
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
 #include <nccl.h>
+#include <unistd.h>
 
+#include <array>
 #include <chrono>
 #include <mutex>
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "gpu/comm/checked_communicator.hpp"
 #include "gpu/comm/nccl_library.hpp"
@@ -144,6 +147,15 @@ class NcclGroup {
   std::string abort_reason_;
 };
 
+// Where memory of a rank is, for those that want to reach it.
+struct PeerPointer {
+  std::array<char, 64> machine = {};
+  pid_t process = 0;
+  int device = 0;
+  void* address = nullptr;         // in its process
+  cudaIpcMemHandle_t handle = {};  // in others of the machine
+};
+
 class NcclCommunicator final : public CheckedCommunicator {
  public:
   // `ranks` has the same ranks in the same order.
@@ -152,7 +164,12 @@ class NcclCommunicator final : public CheckedCommunicator {
     check_cuda(cudaSetDevice(place.device), "cudaSetDevice");
     check_cuda(cudaMalloc(&one_, sizeof(int32_t)), "cudaMalloc");
   }
-  ~NcclCommunicator() override { cudaFree(one_); }
+  ~NcclCommunicator() override {
+    cudaFree(one_);
+    for (void* const memory : opened_) {
+      cudaIpcCloseMemHandle(memory);
+    }
+  }
 
   [[nodiscard]] int rank() const override { return ranks_.rank(); }
   [[nodiscard]] int size() const override { return ranks_.size(); }
@@ -174,7 +191,18 @@ class NcclCommunicator final : public CheckedCommunicator {
     return part;
   }
 
-  std::vector<void*> peers(void* /*mine*/) override { return {}; }
+  std::vector<void*> peers(void* mine) override {
+    const auto everybody = gather(where_is(mine));
+    std::vector<void*> found;
+    bool reaches_all = true;
+    for (const PeerPointer& of_rank : everybody) {
+      found.push_back(reach(of_rank, everybody[static_cast<size_t>(rank())]));
+      reaches_all = reaches_all && found.back() != nullptr;
+    }
+    int32_t num_blind = reaches_all ? 0 : 1;
+    ranks_.all_reduce(&num_blind, &num_blind, 1, Element::kI32);
+    return num_blind == 0 ? found : std::vector<void*>{};
+  }
 
   void abort(const std::string& reason) override {
     group_->abort(reason);
@@ -253,6 +281,43 @@ class NcclCommunicator final : public CheckedCommunicator {
     });
   }
 
+  [[nodiscard]] PeerPointer where_is(void* mine) const {
+    PeerPointer pointer{.process = getpid(), .device = place_.device, .address = mine};
+    gethostname(pointer.machine.data(), pointer.machine.size() - 1);
+    check_cuda(cudaIpcGetMemHandle(&pointer.handle, mine), "cudaIpcGetMemHandle");
+    return pointer;
+  }
+
+  std::vector<PeerPointer> gather(const PeerPointer& mine) {
+    std::vector<PeerPointer> all(static_cast<size_t>(size()));
+    ranks_.all_gather(&mine, all.data(), sizeof(PeerPointer), Element::kByte);
+    return all;
+  }
+
+  // Null: this rank's GPU does not reach it.
+  void* reach(const PeerPointer& theirs, const PeerPointer& mine) {
+    if (theirs.machine != mine.machine) {
+      return nullptr;
+    }
+    if (theirs.process != mine.process) {
+      void* opened = nullptr;
+      if (cudaIpcOpenMemHandle(&opened, theirs.handle, cudaIpcMemLazyEnablePeerAccess) != cudaSuccess) {
+        cudaGetLastError();  // it is no error of what comes next
+        return nullptr;
+      }
+      opened_.push_back(opened);
+      return opened;
+    }
+    if (theirs.device != mine.device) {
+      const cudaError_t status = cudaDeviceEnablePeerAccess(theirs.device, 0);
+      cudaGetLastError();
+      if (status != cudaSuccess && status != cudaErrorPeerAccessAlreadyEnabled) {
+        return nullptr;
+      }
+    }
+    return theirs.address;
+  }
+
   static size_t elements(int64_t count) { return static_cast<size_t>(count); }
   [[nodiscard]] cudaStream_t stream() const { return static_cast<cudaStream_t>(place_.stream); }
 
@@ -261,7 +326,8 @@ class NcclCommunicator final : public CheckedCommunicator {
   std::unique_ptr<Communicator> own_ranks_;  // of a group that came from a split
   NcclPlace place_;
   Timing timing_;
-  void* one_ = nullptr;  // on the device, for the barrier
+  void* one_ = nullptr;        // on the device, for the barrier
+  std::vector<void*> opened_;  // memory of other processes
 };
 
 }  // namespace

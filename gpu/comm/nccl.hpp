@@ -24,6 +24,8 @@ struct NcclPlace {
 //   holds up the stream. `timing` limits what the host waits for: that the ranks find each other, and that a call gets on the stream.
 // - abort() ends NCCL's work on this rank, and the calls of all ranks of `ranks`; a rank learns of it there.
 // - split() takes colours from 0 on.
+// - peers() takes what cudaMalloc gave, and finds GPUs of one machine that reach each other: by address in one process, else through
+//   CUDA's handles for other processes.
 std::unique_ptr<Communicator> make_nccl(Communicator& ranks, const NcclPlace& place, const Timing& timing);
 
 }  // namespace gpu::comm

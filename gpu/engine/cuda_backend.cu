@@ -16,6 +16,8 @@ namespace {
 
 class CudaBackend : public Backend {
  public:
+  explicit CudaBackend(int device) : stream_((check_call(cudaSetDevice(device), "cudaSetDevice"), create_stream())) {}
+
   std::byte* allocate(int64_t num_bytes, std::string_view /*what*/) override {
     memory_.push_back(allocate_device(num_bytes));
     return static_cast<std::byte*>(memory_.back().get());
@@ -48,10 +50,10 @@ class CudaBackend : public Backend {
   void clear(void* to, int64_t num_bytes) override {
     check_call(cudaMemsetAsync(to, 0, static_cast<size_t>(num_bytes), stream_.get()), "cudaMemsetAsync");
   }
-  // Communicators of the host read and write buffers themselves, which here they cannot: ranks with GPUs need NCCL and the one-sided
-  // kernels (docs/gpu.md says what is missing).
+  // Communicators of the host read and write buffers themselves, which here they cannot: ranks with GPUs have links of their own.
   void run_on_host(std::function<void()> /*work*/) override {
-    throw ArgumentError("the engine runs on one GPU: several ranks are not connected to GPUs yet");
+    throw ArgumentError(
+        "the host does not reach a GPU's memory: ranks with GPUs exchange tensors by NCCL and by kernels");
   }
   void synchronize() override { check_call(cudaStreamSynchronize(stream_.get()), "cudaStreamSynchronize"); }
 
@@ -95,9 +97,13 @@ class CudaBackend : public Backend {
     check_call(cudaGraphLaunch(graphs_.at(static_cast<size_t>(graph)).get(), stream_.get()), "cudaGraphLaunch");
   }
 
+  [[nodiscard]] cudaStream_t handle() const { return stream_.get(); }
+
   std::vector<double> time_us(const std::function<void()>& work, int num_repetitions) {
     int l2_bytes = 0;
-    check_call(cudaDeviceGetAttribute(&l2_bytes, cudaDevAttrL2CacheSize, 0), "cudaDeviceGetAttribute");
+    int device = 0;
+    check_call(cudaGetDevice(&device), "cudaGetDevice");
+    check_call(cudaDeviceGetAttribute(&l2_bytes, cudaDevAttrL2CacheSize, device), "cudaDeviceGetAttribute");
     const DeviceBytes cold = allocate_device(int64_t{2} * l2_bytes);
     const OwnedEvent before = create_event(cudaEventDefault);
     const OwnedEvent after = create_event(cudaEventDefault);
@@ -129,7 +135,7 @@ class CudaBackend : public Backend {
     check_call(cudaMemcpyAsync(to, from, static_cast<size_t>(num_bytes), kind, stream_.get()), "cudaMemcpyAsync");
   }
 
-  OwnedStream stream_ = create_stream();
+  OwnedStream stream_;
   PinnedUploads uploads_;
   std::vector<DeviceBytes> memory_;
   std::vector<ExecutableGraph> graphs_;
@@ -147,8 +153,17 @@ std::string why_no_cuda_device() {
   return count == 0 ? "CUDA shows no device" : "";
 }
 
-std::unique_ptr<Backend> make_cuda_backend() {
-  return std::make_unique<cuda::CudaBackend>();
+int num_cuda_devices() {
+  int count = 0;
+  return cudaGetDeviceCount(&count) == cudaSuccess ? count : 0;
+}
+
+std::unique_ptr<Backend> make_cuda_backend(int device) {
+  return std::make_unique<cuda::CudaBackend>(device);
+}
+
+void* cuda_stream_of(Backend& backend) {
+  return dynamic_cast<cuda::CudaBackend&>(backend).handle();
 }
 
 std::string cuda_device_name() {

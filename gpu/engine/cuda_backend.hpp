@@ -14,9 +14,15 @@ namespace gpu {
 // Why there is no CUDA device that this program could use, in CUDA's words; empty: there is one.
 std::string why_no_cuda_device();
 
-// The first device that CUDA shows (CUDA_VISIBLE_DEVICES chooses). One stream; uploads go through pinned memory. Throws DeviceError with
-// CUDA's words here and in every call; what a kernel did wrong appears at the next call that waits.
-std::unique_ptr<Backend> make_cuda_backend();
+// How many devices CUDA shows (CUDA_VISIBLE_DEVICES chooses); 0 without a driver.
+int num_cuda_devices();
+
+// One of them, which becomes the calling thread's. One stream; uploads go through pinned memory. Throws DeviceError with CUDA's words
+// here and in every call; what a kernel did wrong appears at the next call that waits.
+std::unique_ptr<Backend> make_cuda_backend(int device = 0);
+
+// The cudaStream_t of a back end of make_cuda_backend(), for what else is to run in its order.
+void* cuda_stream_of(Backend& backend);
 
 // As CUDA names the first device. Throws DeviceError.
 std::string cuda_device_name();

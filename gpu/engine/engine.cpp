@@ -97,6 +97,13 @@ Engine::Engine(const model::WeightSource& source, std::unique_ptr<Backend> backe
   const bool by_kernels = options.exchanges_by_kernels && shard_.num_exchanging() > 1 && shard_.expert_tp == 1 &&
                           config_.n_routed_experts > 0;
   workspace_ = std::make_unique<Workspace>(config_, shard_, weights_, options.limits, packs_experts, by_kernels, plan);
+  if (options.links != nullptr && !by_kernels && shard_.num_exchanging() > 1 && config_.n_routed_experts > 0) {
+    model::throw_input_error(
+        "layout: ep {} below tp {} cuts experts, whose parts GPUs do not exchange: expected at least ep {}",
+        shard_.ep,
+        shard_.tp,
+        shard_.tp);
+  }
   std::unique_ptr<PeerExchange> peers;
   if (by_kernels) {
     peers =
@@ -107,7 +114,7 @@ Engine::Engine(const model::WeightSource& source, std::unique_ptr<Backend> backe
   }
   plan.allocate(*backend_);
   if (options.world != nullptr) {
-    ranks_ = connect(*options.world, layout, workspace_->max_expert_rows, std::move(peers), *backend_);
+    ranks_ = connect(*options.world, options.links, layout, workspace_->max_expert_rows, std::move(peers), *backend_);
   }
 
   observer_ = std::make_unique<Observer>(*backend_, shard_);

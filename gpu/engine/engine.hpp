@@ -34,6 +34,9 @@ struct EngineOptions {
   model::ExpertSlots expert_of_slot = {};  // where the routed experts and their copies lie; empty: in order
   comm::Communicator* world =
       nullptr;  // the layout's ranks in the order of its plan; must outlive the engine; null: one rank
+  comm::Communicator* links =
+      nullptr;  // the same ranks; tensors of the device go there, on the back end's stream (NCCL); null: the
+                // hosts exchange them, through `world`
   // Kernels take tokens to their experts on other ranks and read what these made of them there, where experts are whole. The ranks'
   // devices are peers (emulation::Options). Otherwise the host does it.
   bool exchanges_by_kernels = false;

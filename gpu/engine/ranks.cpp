@@ -43,6 +43,7 @@ std::vector<ExpertPlacement> placements_of(const model::ParallelPlan& plan) {
 }
 
 Ranks connect(comm::Communicator& world,
+              comm::Communicator* links,
               const model::ParallelPlan& plan,
               int64_t max_expert_rows,
               std::unique_ptr<PeerExchange> peers,
@@ -51,15 +52,22 @@ Ranks connect(comm::Communicator& world,
   CHECK_EQ(static_cast<int64_t>(world.size()), layout.num_ranks());
   const int rank = world.rank();
   const auto stage_len = static_cast<int>(layout.stage_len());
-  const auto in_order = [&backend](std::function<void()> work) { backend.run_on_host(std::move(work)); };
+  comm::Communicator& tensors = links != nullptr ? *links : world;
+  // Calls of the group are done in the order of the back end's stream.
+  const auto split = [&](int colour, const char* name) {
+    auto group = tensors.split(colour, rank, name);
+    if (links == nullptr) {
+      group->set_queue([&backend](std::function<void()> work) { backend.run_on_host(std::move(work)); });
+    }
+    return group;
+  };
   Ranks ranks{.world = &world};
   if (layout.tp > 1) {
-    ranks.tp = world.split(rank / static_cast<int>(layout.tp), rank, "tp");
-    ranks.tp->set_queue(in_order);
+    ranks.tp = split(rank / static_cast<int>(layout.tp), "tp");
   }
   const auto num_exchanging = static_cast<int>(layout.ep * layout.expert_tp());
   if (num_exchanging > 1 && plan.config.n_routed_experts > 0) {
-    ranks.ep = world.split(rank / num_exchanging, rank, "ep");
+    ranks.ep = tensors.split(rank / num_exchanging, rank, "ep");
     ranks.placements = placements_of(plan);
     if (peers != nullptr) {
       ranks.peers = std::move(peers);
@@ -69,8 +77,7 @@ Ranks connect(comm::Communicator& world,
     }
   }
   if (layout.pp > 1) {
-    ranks.pp = world.split(rank % stage_len, rank, "pp");
-    ranks.pp->set_queue(in_order);
+    ranks.pp = split(rank % stage_len, "pp");
   }
   if (ranks.peers != nullptr) {  // no kernel may raise a flag before every rank has cleared its own
     backend.meet_peers();

@@ -28,9 +28,11 @@ struct Ranks {
   [[nodiscard]] bool exchange_tokens() const { return exchange != nullptr || peers != nullptr; }
 };
 
-// The groups of a layout. Collective over `world`, which has the layout's ranks in the plan's order, and must outlive the result like
+// The groups of a layout. Collective over `world`, which has the layout's ranks in the plan's order, as `links` has, through which
+// tensors go on the device's own stream; null: the hosts exchange them, in the order of that stream. All must outlive the result like
 // `backend`. max_expert_rows: tokens that a rank's experts can get. peers: how they get there; null: through the host.
 Ranks connect(comm::Communicator& world,
+              comm::Communicator* links,
               const model::ParallelPlan& plan,
               int64_t max_expert_rows,
               std::unique_ptr<PeerExchange> peers,

@@ -24,8 +24,8 @@ std::string layout_name(const ParallelLayout& layout) {
       "tp{}dp{}pp{}ep{}{}", layout.tp, layout.dp, layout.pp, layout.ep, layout.sequence_parallel ? "sp" : "");
 }
 
-std::unique_ptr<gpu::Backend> peer_backend(const std::shared_ptr<gpu::emulation::PeerGroup>& peers) {
-  return gpu::make_emulated_backend({.peers = peers});
+RankDevice emulated_rank(gpu::comm::Communicator& /*world*/, const Peers& peers) {
+  return {.links = nullptr, .backend = gpu::make_emulated_backend({.peers = peers})};
 }
 
 // The model that every layout of up to eight ranks cuts: a prompt of four ragged sequences, and one step of decoding.
@@ -44,7 +44,7 @@ struct ParFixture {
   [[nodiscard]] golden::GatheredDump dump(const ParallelLayout& layout, model::ExpertSlots expert_of_slot = {}) const {
     return dump_ranks(*checkpoint.weights,
                       golden.manifest,
-                      peer_backend,
+                      emulated_rank,
                       {.layout = layout, .expert_of_slot = std::move(expert_of_slot)});
   }
   // Every op, to the byte.
@@ -119,7 +119,7 @@ TEST(EngineRanks, ThroughTheHost_HaveTheBitsOfOneRank) {
     SCOPED_TRACE(layout_name(layout));
     par().expect_bits_of_one_rank(dump_ranks(*par().checkpoint.weights,
                                              par().golden.manifest,
-                                             peer_backend,
+                                             emulated_rank,
                                              {.layout = layout, .change = through_the_host}));
   }
 }
@@ -298,7 +298,7 @@ class FaultyRanks : public gpu::comm::Communicator {
 golden::Verdict verdict_with(FaultyRanks::Fault fault, const ParallelLayout& layout, int num_layers) {
   auto gathered = dump_ranks(*par().checkpoint.weights,
                              par().golden.manifest,
-                             peer_backend,
+                             emulated_rank,
                              {.cases = {"b4"}, .layout = layout, .wrap = [&](gpu::comm::Communicator& world) {
                                 return std::make_unique<FaultyRanks>(world, fault);
                               }});
@@ -331,7 +331,7 @@ TEST(EngineRanks, APlacementOfBeforeAMove_IsFound) {
   std::swap(after[1][8], after[1][12]);
   const auto gathered = dump_ranks(*par().checkpoint.weights,
                                    par().golden.manifest,
-                                   peer_backend,
+                                   emulated_rank,
                                    {.cases = {"b4"},
                                     .layout = {.ep = 8, .dp = 8},
                                     .expert_of_slot = after,
@@ -354,7 +354,7 @@ TEST(EngineRanks, AnExpertDuplicatedInAnothersSlot_IsFound) {
   for (const bool by_kernels : {true, false}) {
     const auto gathered = dump_ranks(*par().checkpoint.weights,
                                      par().golden.manifest,
-                                     peer_backend,
+                                     emulated_rank,
                                      {.cases = {"b4"},
                                       .layout = {.ep = 4, .dp = 4},
                                       .expert_of_slot = wanted,
@@ -404,7 +404,7 @@ TEST(EngineRanks, SendAndComputeWhatTheSimulatorReplays) {
   int64_t token_bytes = 0;
   const auto gathered = dump_ranks(mini().checkpoint(),
                                    golden.manifest,
-                                   peer_backend,
+                                   emulated_rank,
                                    {.layout = {.ep = kNumRanks, .dp = kNumRanks},
                                     .on_done =
                                         [&](const gpu::Engine& engine) {
@@ -467,7 +467,7 @@ std::vector<std::vector<int32_t>> generate(const ParallelLayout& layout,
   const auto peers = std::make_shared<gpu::emulation::PeerGroup>(num_ranks);
   const auto run_rank = [&](gpu::comm::Communicator& world) {
     gpu::Engine engine(*par().checkpoint.weights,
-                       peer_backend(peers),
+                       gpu::make_emulated_backend({.peers = peers}),
                        {.limits = gpu::Scheduler::limits_of(par().checkpoint.weights->config(), scheduling, 2, 16),
                         .num_pages = 2,
                         .layout = layout,

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "golden/recorder.hpp"
+#include "gpu/emulation/peer_group.hpp"
 #include "tools/device/row_owners.hpp"
 
 namespace tools {
@@ -128,7 +129,7 @@ void say(const EngineDumpJob& job, const std::string& line) {
 // What one rank sees of the cases. `world` is null for one rank. Only the first rank speaks.
 golden::Dump dump_rank(const model::WeightSource& weights,
                        const golden::Manifest& manifest,
-                       std::unique_ptr<gpu::Backend> backend,
+                       RankDevice device,
                        const EngineDumpJob& job,
                        gpu::comm::Communicator* world) {
   const auto cases = job.cases.empty() ? manifest.cases : golden::select_cases(manifest.cases, job.cases);
@@ -139,6 +140,7 @@ golden::Dump dump_rank(const model::WeightSource& weights,
   options.layout = job.layout;
   options.expert_of_slot = job.expert_of_slot;
   options.world = world;
+  options.links = device.links.get();
   options.exchanges_by_kernels = true;
   if (job.change) {
     job.change(static_cast<int>(rank), options);
@@ -149,7 +151,7 @@ golden::Dump dump_rank(const model::WeightSource& weights,
       say(job, fmt::format("loading weights: {} of {} MB", done_bytes / 1000000, all_bytes / 1000000));
     };
   }
-  gpu::Engine engine(weights, std::move(backend), options);
+  gpu::Engine engine(weights, std::move(device.backend), options);
   CaseRunner runner(engine, cases, rank % job.layout.stage_len() / job.layout.tp);
   golden::Dump dump;
   for (const golden::Case& step : cases) {
@@ -189,12 +191,12 @@ golden::Dump dump_engine(const model::WeightSource& weights,
                          const golden::Manifest& manifest,
                          std::unique_ptr<gpu::Backend> backend,
                          const EngineDumpJob& job) {
-  return dump_rank(weights, manifest, std::move(backend), job, nullptr);
+  return dump_rank(weights, manifest, {.links = nullptr, .backend = std::move(backend)}, job, nullptr);
 }
 
 golden::GatheredDump dump_ranks(const model::WeightSource& weights,
                                 const golden::Manifest& manifest,
-                                const MakePeerBackend& make_backend,
+                                const OpenRank& open_rank,
                                 const EngineDumpJob& job) {
   std::vector<golden::Dump> ranks(static_cast<size_t>(job.layout.num_ranks()));
   const auto num_ranks = static_cast<int>(ranks.size());
@@ -202,7 +204,7 @@ golden::GatheredDump dump_ranks(const model::WeightSource& weights,
   const auto run_rank = [&](gpu::comm::Communicator& world) {
     const auto wrapped = job.wrap ? job.wrap(world) : nullptr;
     ranks[static_cast<size_t>(world.rank())] =
-        dump_rank(weights, manifest, make_backend(peers), job, wrapped ? wrapped.get() : &world);
+        dump_rank(weights, manifest, open_rank(world, peers), job, wrapped ? wrapped.get() : &world);
   };
   gpu::comm::run_thread_ranks(num_ranks, {}, run_rank, [&](int, const std::string& what) { peers->fail(what); });
   const golden::RankLayout layout{.tp = job.layout.tp, .ep = job.layout.ep, .dp = job.layout.dp, .pp = job.layout.pp};

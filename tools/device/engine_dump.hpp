@@ -9,10 +9,10 @@
 #include "golden/formats.hpp"
 #include "golden/ranks.hpp"
 #include "golden/store.hpp"
-#include "gpu/emulation/peer_group.hpp"
 #include "gpu/engine/engine.hpp"
 #include "model/parallel_plan.hpp"
 #include "model/weight_source.hpp"
+#include "tools/device/open.hpp"
 
 namespace tools {
 
@@ -42,11 +42,10 @@ golden::Dump dump_engine(const model::WeightSource& weights,
 
 // The same on the ranks of job.layout, each on a thread with a device of its own, put together. The devices are peers: kernels take tokens
 // to their experts. The sequences of a case are shared out over the data-parallel ranks. Throws what the first rank that failed threw.
-using MakePeerBackend =
-    std::function<std::unique_ptr<gpu::Backend>(const std::shared_ptr<gpu::emulation::PeerGroup>& peers)>;
+using OpenRank = std::function<RankDevice(gpu::comm::Communicator& world, const Peers& peers)>;
 golden::GatheredDump dump_ranks(const model::WeightSource& weights,
                                 const golden::Manifest& manifest,
-                                const MakePeerBackend& make_backend,
+                                const OpenRank& open_rank,
                                 const EngineDumpJob& job);
 
 }  // namespace tools

@@ -100,12 +100,6 @@ model::ExpertSlots expert_slots_of(const LayoutFlags& flags,
   return slots;
 }
 
-void check_one_gpu(const std::string& device) {
-  if (device == "cuda") {
-    model::throw_input_error("--device cuda: the engine runs on one GPU; --device emulated runs several ranks");
-  }
-}
-
 std::string rank_text(const model::ParallelPlan& plan, int64_t rank) {
   const model::RankPlace at = plan.place(rank);
   std::string text = fmt::format("rank {}", rank);

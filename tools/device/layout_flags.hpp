@@ -38,9 +38,6 @@ model::ExpertSlots expert_slots_of(const LayoutFlags& flags,
                                    const model::ModelConfig& config,
                                    const model::ParallelLayout& layout);
 
-// Throws InputError when a device other than the emulated one is to run several ranks.
-void check_one_gpu(const std::string& device);
-
 // The place of a rank in words: "rank 5 (dp 1, tp 1)".
 std::string rank_text(const model::ParallelPlan& plan, int64_t rank);
 

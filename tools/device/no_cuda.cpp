@@ -12,6 +12,10 @@ std::unique_ptr<gpu::Backend> open_cuda() {
   model::throw_input_error("--device cuda: {}", why_no_cuda());
 }
 
+RankDevice open_cuda_rank(gpu::comm::Communicator& /*world*/) {
+  model::throw_input_error("--device cuda: {}", why_no_cuda());
+}
+
 std::string cuda_name() {
   model::throw_input_error("--device cuda: {}", why_no_cuda());
 }

@@ -29,6 +29,12 @@ gpu::emulation::Order order_of(const std::string& text) {
   model::throw_input_error("--order {}: expected forward, reverse or random:SEED", text);
 }
 
+void require_cuda() {
+  if (const std::string why = why_no_cuda(); !why.empty()) {
+    model::throw_input_error("--device cuda: {}; --device emulated runs the same kernels", why);
+  }
+}
+
 }  // namespace
 
 gpu::emulation::Options emulation_options(const DeviceFlags& flags, int num_threads, const Peers& peers) {
@@ -40,13 +46,19 @@ gpu::emulation::Options emulation_options(const DeviceFlags& flags, int num_thre
 
 std::unique_ptr<gpu::Backend> open_device(const DeviceFlags& flags, int num_threads, const Peers& peers) {
   if (flags.device == "cuda") {
-    if (const std::string why = why_no_cuda(); !why.empty()) {
-      model::throw_input_error("--device cuda: {}; --device emulated runs the same kernels", why);
-    }
+    require_cuda();
     return open_cuda();
   }
   const auto options = emulation_options(flags, num_threads, peers);
   return flags.races ? gpu::make_checked_backend(options) : gpu::make_emulated_backend(options);
+}
+
+RankDevice open_rank_device(const DeviceFlags& flags, gpu::comm::Communicator& world, const Peers& peers) {
+  if (flags.device == "cuda") {
+    require_cuda();
+    return open_cuda_rank(world);
+  }
+  return {.links = nullptr, .backend = open_device(flags, 1, peers)};
 }
 
 }  // namespace tools

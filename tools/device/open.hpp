@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "gpu/comm/communicator.hpp"
 #include "gpu/engine/backend.hpp"
 
 namespace tools {
@@ -23,9 +24,18 @@ using Peers = std::shared_ptr<gpu::emulation::PeerGroup>;
 std::unique_ptr<gpu::Backend> open_device(const DeviceFlags& flags, int num_threads, const Peers& peers = nullptr);
 // How the flags want an emulated device to behave. Throws InputError for an unknown order.
 gpu::emulation::Options emulation_options(const DeviceFlags& flags, int num_threads, const Peers& peers = nullptr);
+// A rank's device and how its tensors get to those of other ranks.
+struct RankDevice {
+  std::unique_ptr<gpu::comm::Communicator> links;  // of GPUs, over NCCL; null: the hosts exchange them
+  std::unique_ptr<gpu::Backend> backend;
+};
+// For one rank of `world`, which must outlive it. `peers`: null for emulated devices in processes of their own. GPUs: one a rank, dealt
+// out by the number of the rank. Collective; throws like open_device(), and CommError.
+RankDevice open_rank_device(const DeviceFlags& flags, gpu::comm::Communicator& world, const Peers& peers);
 // Why there is no GPU that this program can use; empty: there is one. open_cuda.cpp, or no_cuda.cpp in a program built without nvcc.
 std::string why_no_cuda();
 std::unique_ptr<gpu::Backend> open_cuda();
+RankDevice open_cuda_rank(gpu::comm::Communicator& world);
 // As CUDA names the device that open_cuda() opens.
 std::string cuda_name();
 // Microseconds of `work`'s launches on a device of open_cuda(), each from a cold L2 (gpu/engine/cuda_backend.hpp).

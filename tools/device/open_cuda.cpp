@@ -1,8 +1,28 @@
-// The first CUDA device, in programs built with nvcc.
+// CUDA devices, in programs built with nvcc.
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+
+#include "gpu/comm/nccl.hpp"
 #include "gpu/engine/cuda_backend.hpp"
+#include "model/check.hpp"
 #include "tools/device/open.hpp"
 
 namespace tools {
+namespace {
+
+// How many ranks of this machine come before this one.
+int place_on_machine(gpu::comm::Communicator& world) {
+  using Name = std::array<char, 64>;
+  Name mine = {};
+  gethostname(mine.data(), mine.size() - 1);
+  std::vector<Name> all(static_cast<size_t>(world.size()));
+  world.all_gather(&mine, all.data(), sizeof(Name), gpu::comm::Element::kByte);
+  return static_cast<int>(std::count(all.begin(), all.begin() + world.rank(), mine));
+}
+
+}  // namespace
 
 std::string why_no_cuda() {
   return gpu::why_no_cuda_device();
@@ -10,6 +30,17 @@ std::string why_no_cuda() {
 
 std::unique_ptr<gpu::Backend> open_cuda() {
   return gpu::make_cuda_backend();
+}
+
+RankDevice open_cuda_rank(gpu::comm::Communicator& world) {
+  const int device = place_on_machine(world);
+  if (const int num_devices = gpu::num_cuda_devices(); device >= num_devices) {
+    model::throw_input_error(
+        "--device cuda: each rank needs a GPU; this is rank {} of its machine, and CUDA shows {}", device, num_devices);
+  }
+  RankDevice opened{.links = nullptr, .backend = gpu::make_cuda_backend(device)};
+  opened.links = gpu::comm::make_nccl(world, {.device = device, .stream = gpu::cuda_stream_of(*opened.backend)}, {});
+  return opened;
 }
 
 std::string cuda_name() {

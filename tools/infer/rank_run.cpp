@@ -212,7 +212,6 @@ class RankRun {
     options.num_micro_batches = flags_.num_micro_batches;
     options.expert_of_slot = plan_.expert_of_slot;
     options.world = &world;
-    options.exchanges_by_kernels = peers_ != nullptr;
     options.on_plan = [&](const std::string& text) {
       const std::lock_guard lock(mutex_);
       fmt::print(stderr, "{}: device memory: {}\n", rank_text(plan_, world.rank()), text);
@@ -220,7 +219,10 @@ class RankRun {
     if (world.rank() > 0) {
       options.on_progress = {};
     }
-    gpu::Engine engine(weights_, open_device({.device = flags_.device}, 1, peers_), options);
+    auto device = open_rank_device({.device = flags_.device}, world, peers_);
+    options.links = device.links.get();
+    options.exchanges_by_kernels = peers_ != nullptr || device.links != nullptr;
+    gpu::Engine engine(weights_, std::move(device.backend), options);
     clear_progress();
     gpu::Scheduler scheduler(engine, scheduling);
     const auto reasons =
@@ -238,18 +240,25 @@ class RankRun {
   const model::WeightSource& weights_;
   const std::vector<reference::Request>& requests_;
   const RankTraces& traces_;
-  Peers peers_;       // null: processes, whose tokens get to their experts by way of the host
+  Peers peers_;       // null: processes; those of emulated devices exchange tokens by way of the host
   std::mutex mutex_;  // of stderr
 };
 
 }  // namespace
 
+namespace {
+
+bool are_processes(const InferFlags& flags) {
+  return flags.comm == "mpi" || (flags.comm == "nccl" && gpu::comm::started_by_mpirun());
+}
+
+}  // namespace
+
 bool has_ranks(const InferFlags& flags, const model::ModelConfig& config) {
-  if (flags.comm == "threads" && layout_of(flags.layout, config).num_ranks() == 1) {
-    return false;
+  if (flags.comm == "nccl" && flags.device != "cuda") {
+    model::throw_input_error("--comm nccl: connects GPUs, not --device {}: expected --device cuda", flags.device);
   }
-  check_one_gpu(flags.device);
-  return true;
+  return are_processes(flags) || layout_of(flags.layout, config).num_ranks() > 1;
 }
 
 std::optional<DeviceResult> run_on_ranks(const InferFlags& flags,
@@ -265,7 +274,7 @@ std::optional<DeviceResult> run_on_ranks(const InferFlags& flags,
       result = std::move(of_rank);
     }
   };
-  if (flags.comm == "mpi") {
+  if (are_processes(flags)) {
     gpu::comm::run_mpi_rank(
         {},
         [&](gpu::comm::Communicator& world) {
