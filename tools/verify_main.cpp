@@ -177,6 +177,9 @@ golden::GatheredDump run_device(const VerifyFlags& flags,
                                 const std::vector<std::string>& cases) {
   check_profile(manifest, weights.config());
   const model::ParallelLayout layout = layout_of(flags.ranks, weights.config());
+  if (flags.device.device == "cuda") {  // said once, not by every rank
+    require_cuda();
+  }
   const auto open_faulty = [&](int num_threads, const Peers& peers) {
     return make_faulty_backend(
         emulation_options(flags.device, num_threads, peers), flags.device.races, kernel_fault(flags.kernel_fault));

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <mutex>
 
+#include "gpu/emulation/peer_group.hpp"
 #include "gpu/engine/scheduler.hpp"
 #include "simulator/dispatch_matrix.hpp"
 #include "simulator/placement.hpp"

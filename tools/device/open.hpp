@@ -29,13 +29,15 @@ struct RankDevice {
   std::unique_ptr<gpu::comm::Communicator> links;  // of GPUs, over NCCL; null: the hosts exchange them
   std::unique_ptr<gpu::Backend> backend;
 };
-// For one rank of `world`, which must outlive it. `peers`: null for emulated devices in processes of their own. GPUs: one a rank, dealt
-// out by the number of the rank. Collective; throws like open_device(), and CommError.
+// For one rank of `world`, which must outlive it. `peers`: null for emulated devices in processes of their own. GPUs: one a rank, in the
+// order of the ranks of a machine. Collective; throws what open_device() does, and CommError.
 RankDevice open_rank_device(const DeviceFlags& flags, gpu::comm::Communicator& world, const Peers& peers);
 // Why there is no GPU that this program can use; empty: there is one. open_cuda.cpp, or no_cuda.cpp in a program built without nvcc.
 std::string why_no_cuda();
 std::unique_ptr<gpu::Backend> open_cuda();
 RankDevice open_cuda_rank(gpu::comm::Communicator& world);
+// Throws InputError when there is none.
+void require_cuda();
 // As CUDA names the device that open_cuda() opens.
 std::string cuda_name();
 // Microseconds of `work`'s launches on a device of open_cuda(), each from a cold L2 (gpu/engine/cuda_backend.hpp).

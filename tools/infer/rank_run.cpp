@@ -258,7 +258,13 @@ bool has_ranks(const InferFlags& flags, const model::ModelConfig& config) {
   if (flags.comm == "nccl" && flags.device != "cuda") {
     model::throw_input_error("--comm nccl: connects GPUs, not --device {}: expected --device cuda", flags.device);
   }
-  return are_processes(flags) || layout_of(flags.layout, config).num_ranks() > 1;
+  if (!are_processes(flags) && layout_of(flags.layout, config).num_ranks() == 1) {
+    return false;
+  }
+  if (flags.device == "cuda") {  // said once, not by every rank
+    require_cuda();
+  }
+  return true;
 }
 
 std::optional<DeviceResult> run_on_ranks(const InferFlags& flags,
