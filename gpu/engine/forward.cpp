@@ -37,7 +37,7 @@ Forward::Forward(const model::ModelConfig& config,
       backend_(backend),
       observer_(observer) {}
 
-void Forward::norm(const bf16* gain, bool adds_residual, bool quantizes, bf16* out, int64_t rows) {
+void Forward::norm(const half16* gain, bool adds_residual, bool quantizes, half16* out, int64_t rows) {
   const bool fp8 = quantizes && config_.quantization.has_value() && !shard_.sequence_parallel;
   const auto [first_row, count] = shard_.stream_rows(rows);
   const int64_t first = first_row * config_.hidden_size;
@@ -56,7 +56,7 @@ void Forward::norm(const bf16* gain, bool adds_residual, bool quantizes, bf16* o
                                    .scale_format = scale_format_});
 }
 
-void Forward::join_rows(bf16* values, int64_t rows) {
+void Forward::join_rows(half16* values, int64_t rows) {
   if (shard_.sequence_parallel) {
     const int64_t len = shard_.share_len(rows) * config_.hidden_size;
     ranks_.tp->all_gather(values + shard_.tp_rank * len, values, len, comm::Element::kBf16);
@@ -77,11 +77,11 @@ void Forward::join_normed(int64_t rows) {
   }
 }
 
-void Forward::bf16_linear(const LinearWeight& weight, const bf16* x, float* y_f32, bf16* y_bf16, int64_t rows) {
+void Forward::bf16_linear(const LinearWeight& weight, const half16* x, float* y_f32, half16* y_half16, int64_t rows) {
   backend_.launch(Bf16LinearArguments{.x = x,
                                       .weight = weight.values,
                                       .y_f32 = y_f32,
-                                      .y_bf16 = y_bf16,
+                                      .y_half16 = y_half16,
                                       .partial_sums = ws_.partial_sums,
                                       .arrivals = ws_.arrivals,
                                       .num_tokens = rows,
@@ -95,7 +95,7 @@ void Forward::bf16_linear(const LinearWeight& weight, const bf16* x, float* y_f3
 
 // How a row is computed depends on its own sequence alone: on whether it prefills.
 void Forward::linear(
-    const LinearWeight& weight, const bf16* x, bf16* y, int64_t rows, int64_t num_decode_rows, float* y_f32) {
+    const LinearWeight& weight, const half16* x, half16* y, int64_t rows, int64_t num_decode_rows, float* y_f32) {
   if (!weight.is_fp8()) {
     bf16_linear(weight, x, y_f32, y, rows);
     return;
@@ -134,7 +134,7 @@ void Forward::linear(
   }
 }
 
-void Forward::shared_linear(const LinearWeight& weight, const bf16* x, bf16* y, int64_t rows) {
+void Forward::shared_linear(const LinearWeight& weight, const half16* x, half16* y, int64_t rows) {
   if (!ranks_.tp) {
     linear(weight, x, y, rows, num_decode_rows_);
     return;
@@ -159,7 +159,7 @@ void Forward::shared_linear(const LinearWeight& weight, const bf16* x, bf16* y, 
 }
 
 // A row of a table for each index: what embed does.
-void Forward::gather(const bf16* from, const int32_t* rows_of, bf16* to, int64_t rows) {
+void Forward::gather(const half16* from, const int32_t* rows_of, half16* to, int64_t rows) {
   backend_.launch(EmbedArguments{.tokens = rows_of,
                                  .table = from,
                                  .out = to,
@@ -170,7 +170,7 @@ void Forward::gather(const bf16* from, const int32_t* rows_of, bf16* to, int64_t
 }
 
 // A rank has some rows of the table; where another has it, the row is zero, and the sum is exact.
-void Forward::embed(const bf16* table, int64_t rows) {
+void Forward::embed(const half16* table, int64_t rows) {
   backend_.launch(EmbedArguments{.tokens = ws_.tokens,
                                  .table = table,
                                  .out = ws_.x,
@@ -187,7 +187,7 @@ void Forward::embed(const bf16* table, int64_t rows) {
 // The residual stream is the pair of x and residual, and goes over as that.
 void Forward::send_to_next_stage(int64_t rows) {
   const auto own = shard_.stream_rows(rows);
-  for (const bf16* const values : {ws_.x, ws_.residual}) {
+  for (const half16* const values : {ws_.x, ws_.residual}) {
     ranks_.pp->send(values + own.first * config_.hidden_size,
                     own.count * config_.hidden_size,
                     comm::Element::kBf16,
@@ -197,7 +197,7 @@ void Forward::send_to_next_stage(int64_t rows) {
 
 void Forward::receive_from_stage_before(int64_t rows) {
   const auto own = shard_.stream_rows(rows);
-  for (bf16* const values : {ws_.x, ws_.residual}) {
+  for (half16* const values : {ws_.x, ws_.residual}) {
     ranks_.pp->receive(values + own.first * config_.hidden_size,
                        own.count * config_.hidden_size,
                        comm::Element::kBf16,
@@ -224,14 +224,14 @@ void Forward::run_main(const StepShape& shape) {
     send_to_next_stage(rows);
     return;
   }
-  bf16* const states = ws_.main_state + shape.first_row * config_.hidden_size;
+  half16* const states = ws_.main_state + shape.first_row * config_.hidden_size;
   observer_.run("final_norm", "", [&] { norm(weights_.final_norm, true, false, states, rows); });
   observer_.show("final_norm", states + shard_.stream_rows(rows).first * config_.hidden_size);
   join_rows(states, rows);
   run_head("logits", states, weights_.head, shape);
 }
 
-void Forward::run_mtp(int64_t k, const bf16* states, const StepShape& shape) {
+void Forward::run_mtp(int64_t k, const half16* states, const StepShape& shape) {
   if (!shard_.is_last_stage) {
     return;
   }
@@ -240,7 +240,7 @@ void Forward::run_mtp(int64_t k, const bf16* states, const StepShape& shape) {
   const int64_t hidden = config_.hidden_size;
   const MtpWeights& mtp = weights_.mtp[static_cast<size_t>(k)];
   const std::string name = "mtp." + std::to_string(k);
-  const auto norm_half = [&](const bf16* from, const bf16* gain, bf16* to) {
+  const auto norm_half = [&](const half16* from, const half16* gain, half16* to) {
     backend_.launch(RmsNormArguments{.x = from,
                                      .gain = gain,
                                      .normed = to,
@@ -269,7 +269,7 @@ void Forward::run_mtp(int64_t k, const bf16* states, const StepShape& shape) {
   run_head(name + ".logits", ws_.mtp_state, mtp.head, shape);
 }
 
-void Forward::run_head(const std::string& id, const bf16* states, const LinearWeight& head, const StepShape& shape) {
+void Forward::run_head(const std::string& id, const half16* states, const LinearWeight& head, const StepShape& shape) {
   if (shape.num_head_rows == 0) {
     return;
   }
@@ -308,7 +308,7 @@ void Forward::run_layer(const Layer& layer, bool has_residual, const StepShape& 
   observer_.run(name.c_str(), ".attn_norm", [&] {
     norm(layer.weights.attn_norm, has_residual, true, ws_.normed, rows);
     if (!has_residual) {
-      backend_.copy(ws_.residual, ws_.x, rows * hidden * int64_t{sizeof(bf16)});
+      backend_.copy(ws_.residual, ws_.x, rows * hidden * int64_t{sizeof(half16)});
     }
   });
   observer_.show(name + ".attn_norm", ws_.normed + first);
@@ -335,7 +335,7 @@ void Forward::run_layer(const Layer& layer, bool has_residual, const StepShape& 
 }
 
 void Forward::run_mlp(
-    const std::string& name, const MlpWeights& mlp, int64_t rows, bf16* out, const std::string& out_id) {
+    const std::string& name, const MlpWeights& mlp, int64_t rows, half16* out, const std::string& out_id) {
   const bool fp8 = mlp.down.is_fp8();
   observer_.run(name.c_str(), ".gate", [&] { linear(mlp.gate_up, ws_.normed, ws_.gate_up, rows, num_decode_rows_); });
   observer_.show(name + ".gate", ws_.gate_up, 2 * mlp.padded_dim);

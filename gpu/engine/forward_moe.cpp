@@ -113,7 +113,7 @@ void Forward::pack(const ExpertInput& input) {
 }
 
 // Of the tokens that were packed, or of what the linear before it gave.
-void Forward::packed_expert_linear(const LinearWeight& weight, bool is_first, bf16* y, float* y_f32, int64_t rows) {
+void Forward::packed_expert_linear(const LinearWeight& weight, bool is_first, half16* y, float* y_f32, int64_t rows) {
   constexpr int64_t kTile = emulated::kSm90Tokens;
   backend_.launch(
       Fp8LinearSm90Arguments{.x = is_first ? ws_.packed_codes : ws_.expert_codes,
@@ -135,7 +135,8 @@ void Forward::packed_expert_linear(const LinearWeight& weight, bool is_first, bf
 
 // One expert's part of a grouped linear, into y, or unrounded into y_f32. With an input, row r of an expert reads the token that chose
 // it; without, what the linear before it gave.
-void Forward::expert_linear(const LinearWeight& weight, const ExpertInput* input, bf16* y, float* y_f32, int64_t rows) {
+void Forward::expert_linear(
+    const LinearWeight& weight, const ExpertInput* input, half16* y, float* y_f32, int64_t rows) {
   if (packs_experts()) {
     packed_expert_linear(weight, input != nullptr, y, y_f32, rows);
     return;
@@ -163,7 +164,7 @@ void Forward::expert_linear(const LinearWeight& weight, const ExpertInput* input
                                       .num_valid = ws_.num_valid,
                                       .weight = weight.values,
                                       .y_f32 = y_f32,
-                                      .y_bf16 = y,
+                                      .y_half16 = y,
                                       .num_tokens = rows,
                                       .x_stride = weight.in_dim,
                                       .x_batch_stride = input != nullptr ? 0 : rows * weight.in_dim,

@@ -22,7 +22,7 @@ std::vector<uint16_t> decode_fp8_row(const std::vector<std::byte>& stored, int64
     float scale = 0;
     std::memcpy(&scale, stored.data() + latent + i / kScaleBlockLen * int64_t{sizeof(float)}, sizeof(scale));
     const float code = model::decode_f8_e4m3(static_cast<uint8_t>(stored[static_cast<size_t>(i)]));
-    row[static_cast<size_t>(i)] = emulated::to_bf16(code * scale).bits;
+    row[static_cast<size_t>(i)] = emulated::to_half16(code * scale).bits;
   }
   const size_t rope_bytes = static_cast<size_t>(row_len - latent) * sizeof(uint16_t);
   std::memcpy(row.data() + latent, stored.data() + latent + kFp8CacheScaleBytes, rope_bytes);
@@ -95,14 +95,14 @@ model::TensorView Observer::download_bytes(const std::byte* data,
   return {dtype, std::move(shape), *bytes, bytes};
 }
 
-model::TensorView Observer::download(const bf16* data, int64_t num_rows, int64_t row_len, int64_t row_stride) {
+model::TensorView Observer::download(const half16* data, int64_t num_rows, int64_t row_len, int64_t row_stride) {
   return download_bytes(reinterpret_cast<const std::byte*>(data),
-                        row_stride * int64_t{sizeof(bf16)},
+                        row_stride * int64_t{sizeof(half16)},
                         model::DType::kBF16,
                         {num_rows, row_len});
 }
 
-model::TensorView Observer::sum(const bf16* a, const bf16* b, int64_t num_rows, int64_t row_len) {
+model::TensorView Observer::sum(const half16* a, const half16* b, int64_t num_rows, int64_t row_len) {
   const model::TensorView left = download(a, num_rows, row_len);
   const model::TensorView right = download(b, num_rows, row_len);
   std::vector<float> sums;

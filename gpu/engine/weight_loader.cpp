@@ -24,8 +24,8 @@ int64_t num_blocks(int64_t len) {
   return (len + kScaleBlockLen - 1) / kScaleBlockLen;
 }
 
-bf16 round_to_bf16(float x) {
-  return emulated::to_bf16(x);
+half16 round_to_bf16(float x) {
+  return emulated::to_half16(x);
 }
 
 template <typename T>
@@ -45,7 +45,7 @@ std::vector<std::byte> bf16_bytes(const std::string& name, const TensorView& ten
   if (tensor.dtype == DType::kBF16) {
     return {tensor.bytes.begin(), tensor.bytes.end()};
   }
-  std::vector<bf16> codes;
+  std::vector<half16> codes;
   for (const float value : floats_of(tensor)) {
     codes.push_back(round_to_bf16(value));
     if (model::decode_bf16(codes.back().bits) != value) {
@@ -120,19 +120,19 @@ void WeightLoader::add(
   all_bytes_ += num_parts * part_len * static_cast<int64_t>(sizeof(T));
 }
 
-void WeightLoader::add_norm(bf16*& pointer, const std::string& name) {
+void WeightLoader::add_norm(half16*& pointer, const std::string& name) {
   add(pointer, 1, model::num_elements(source_.shape(name)), name, [this, name](int64_t) {
     return bf16_bytes(name, source_.weight(name));
   });
 }
 
-void WeightLoader::add_matrix(bf16*& pointer, const std::string& name) {
+void WeightLoader::add_matrix(half16*& pointer, const std::string& name) {
   add_norm(pointer, name);
 }
 
-void WeightLoader::add_copy(bf16*& pointer,
+void WeightLoader::add_copy(half16*& pointer,
                             const std::string& name,
-                            bf16*& original,
+                            half16*& original,
                             const std::string& original_name) {
   if (source_.keeps_tensors() && source_.has(original_name) &&
       source_.weight(name).bytes.data() == source_.weight(original_name).bytes.data()) {
@@ -240,7 +240,7 @@ void WeightLoader::add_absorbed(LayerWeights& layer, const std::string& name) {
   const int64_t latent = config_.kv_lora_rank;
   const auto rows_of = [this, name, latent](int64_t begin, int64_t end) {  // dequantised [end - begin, latent]
     const TensorView rows = source_.rows(name, begin, end);
-    std::vector<bf16> values;
+    std::vector<half16> values;
     if (rows.dtype == DType::kBF16) {
       for (const uint16_t bits : rows.codes<uint16_t>()) {
         values.push_back({bits});
@@ -259,7 +259,7 @@ void WeightLoader::add_absorbed(LayerWeights& layer, const std::string& name) {
   };
   add(layer.w_uk, heads, latent * nope, name + " (keys)", [=](int64_t head) {
     const auto rows = rows_of(head * (nope + v), head * (nope + v) + nope);
-    std::vector<bf16> transposed(rows.size());
+    std::vector<half16> transposed(rows.size());
     for (int64_t n = 0; n < nope; ++n) {
       for (int64_t j = 0; j < latent; ++j) {
         transposed[static_cast<size_t>(j * nope + n)] = rows[static_cast<size_t>(n * latent + j)];

@@ -36,10 +36,10 @@ class WeightLoader {
   template <typename T>
   void add(
       T*& pointer, int64_t num_parts, int64_t part_len, const std::string& what, std::function<Bytes(int64_t)> pack);
-  void add_norm(bf16*& pointer, const std::string& name);
-  void add_matrix(bf16*& pointer, const std::string& name);
+  void add_norm(half16*& pointer, const std::string& name);
+  void add_matrix(half16*& pointer, const std::string& name);
   // A tensor that a checkpoint may leave out: where the source gives the original's bytes and the rank has them, it is not stored twice.
-  void add_copy(bf16*& pointer, const std::string& name, bf16*& original, const std::string& original_name);
+  void add_copy(half16*& pointer, const std::string& name, half16*& original, const std::string& original_name);
   // Matrices below one another in each group: names_of(group). Rows of each and columns are padded with zeros.
   struct Stack {
     std::function<std::vector<std::string>(int64_t group)> names_of;
@@ -67,7 +67,7 @@ class WeightLoader {
   MemoryPlan& plan_;
   DeviceWeights& weights_;
   std::vector<Item> items_;
-  std::vector<std::pair<bf16**, bf16**>> aliases_;  // pointer, and the one it equals
+  std::vector<std::pair<half16**, half16**>> aliases_;  // pointer, and the one it equals
   int64_t all_bytes_ = 0;
 };
 

@@ -9,7 +9,7 @@ namespace gpu {
 
 struct AddPartsArguments {
   const float* parts = nullptr;  // [num_parts, count]
-  bf16* sum = nullptr;           // [count]
+  half16* sum = nullptr;         // [count]
   int64_t count = 0;
   int num_parts = 0;  // at most 64
 };
@@ -48,7 +48,7 @@ GPU_KERNEL add_parts_kernel(AddPartsArguments arguments) {
       has_sum = true;
     }
   }
-  arguments.sum[i] = to_bf16(sum);
+  arguments.sum[i] = to_half16(sum);
 }
 
 inline void add_parts(Stream stream, const AddPartsArguments& arguments) {
