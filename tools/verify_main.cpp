@@ -36,6 +36,7 @@ struct VerifyFlags {
   std::string against;
   std::string format = "dsv3";
   DeviceFlags device;  // in place of `against`
+  std::string kv;      // of the device
   std::string kernel_fault;
   std::vector<std::string> case_names;
   std::string junit;
@@ -176,19 +177,25 @@ golden::GatheredDump run_device(const VerifyFlags& flags,
                                 const golden::Manifest& manifest,
                                 const std::vector<std::string>& cases) {
   check_profile(manifest, weights.config());
+  DeviceFlags device = flags.device;
+  device.fp16 = manifest.profile == "fp16";
+  if (device.fp16 && !flags.kernel_fault.empty()) {
+    model::throw_input_error(
+        "--kernel-fault: faults are planted in kernels that compute in BF16; --golden is of profile fp16");
+  }
   const model::ParallelLayout layout = layout_of(flags.ranks, weights.config());
   if (layout.num_ranks() > 1) {
     check_one_gpu(flags.device.device);
   }
   const int num_threads = layout.num_ranks() > 1 ? 1 : flags.num_threads;  // each rank is a thread
   const auto make_backend = [&] {
-    return flags.kernel_fault.empty() ? open_device(flags.device, num_threads)
-                                      : make_faulty_backend(emulation_options(flags.device, num_threads),
-                                                            flags.device.races,
-                                                            kernel_fault(flags.kernel_fault));
+    return flags.kernel_fault.empty()
+               ? open_device(device, num_threads)
+               : make_faulty_backend(
+                     emulation_options(device, num_threads), device.races, kernel_fault(flags.kernel_fault));
   };
   const EngineDumpJob job{.cases = cases,
-                          .fp8_cache = flags.device.kv == "fp8",
+                          .fp8_cache = is_fp8_cache(flags.kv, device.fp16),
                           .layout = layout,
                           .expert_of_slot = expert_slots_of(flags.ranks, weights.config(), layout),
                           .on_progress = show_progress,
@@ -332,9 +339,8 @@ int main(int argc, char** argv) {
       "--kernel-fault",
       flags.kernel_fault,
       "plant a fault in a kernel of the emulated device: k-combine-barrier (a race), k-rms-norm-count, k-swiglu-sign");
-  app.add_option("--kv", flags.device.kv, "latent cache of the device: bf16 or fp8")
-      ->check(CLI::IsMember({"bf16", "fp8"}))
-      ->capture_default_str();
+  app.add_option("--kv", flags.kv, "latent cache of the device: bf16 (profile fp16: fp16) or fp8 (default: not fp8)")
+      ->check(CLI::IsMember({"bf16", "fp16", "fp8"}));
   app.add_flag(
       "--races", flags.device.races, "an emulated device checks every access of every kernel for races; slower");
   app.add_option("--format",

@@ -17,6 +17,8 @@ std::string why_no_cuda_device();
 // The first device that CUDA shows (CUDA_VISIBLE_DEVICES chooses). One stream; uploads go through pinned memory. Throws DeviceError with
 // CUDA's words here and in every call; what a kernel did wrong appears at the next call that waits.
 std::unique_ptr<Backend> make_cuda_backend();
+// The same with kernels that compute in FP16 where those compute in BF16.
+std::unique_ptr<Backend> make_cuda_fp16_backend();
 
 // As CUDA names the first device. Throws DeviceError.
 std::string cuda_device_name();

@@ -77,7 +77,7 @@ Engine::Engine(const model::WeightSource& source, std::unique_ptr<Backend> backe
   const model::ShardedSource own_weights(source, layout, rank());
   MemoryPlan plan;
   plan.enter_group("weights");
-  const WeightLoader loader(own_weights, shard_, weights_, plan);
+  const WeightLoader loader(own_weights, shard_, backend_->half(), weights_, plan);
   plan.enter_group("latent cache");
   if (options.fp8_cache && !has_fp8_cache(config_.kv_lora_rank, config_.qk_rope_head_dim)) {
     model::throw_input_error("the device's kernels cannot run this model: {}", kFp8CacheWidths);
@@ -112,6 +112,7 @@ Engine::Engine(const model::WeightSource& source, std::unique_ptr<Backend> backe
                                        cache_,
                                        options_.limits,
                                        options.ue8m0_scales ? ScaleFormat::kUe8m0 : ScaleFormat::kFp32,
+                                       stream_units(config_, options.scaled_stream),
                                        *backend_,
                                        *observer_);
   try {  // A step of no rows asks every launcher whether its kernel can have these sizes.

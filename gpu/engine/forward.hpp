@@ -11,6 +11,7 @@
 #include "gpu/engine/observer.hpp"
 #include "gpu/engine/ranks.hpp"
 #include "gpu/engine/shard.hpp"
+#include "gpu/engine/stream_units.hpp"
 #include "gpu/engine/workspace.hpp"
 #include "gpu/kernels/quantize_block.cuh"
 #include "model/config.hpp"
@@ -44,6 +45,7 @@ class Forward {
           const LatentCache& cache,
           const StepLimits& limits,
           ScaleFormat scale_format,
+          const StreamUnits& units,
           Backend& backend,
           Observer& observer);
 
@@ -105,19 +107,20 @@ class Forward {
   // All rows on every rank, where each has normed its own.
   void join_rows(half16* values, int64_t rows);
   void join_normed(int64_t rows);
-  // normed, or codes and scales, times W^T, into y, or unrounded into y_f32. FP8: rows from num_decode_rows on by wgmma, on a device that
+  // Where a linear's sums go: times factor and rounded into y, or as they are into y_f32.
+  struct Output {
+    half16* y = nullptr;
+    float* y_f32 = nullptr;
+    float factor = 1;
+  };
+  // normed, or codes and scales, times W^T. FP8: rows from num_decode_rows on by wgmma, on a device that
   // has it.
-  void linear(const LinearWeight& weight,
-              const half16* x,
-              half16* y,
-              int64_t rows,
-              int64_t num_decode_rows,
-              float* y_f32 = nullptr);
-  void bf16_linear(const LinearWeight& weight, const half16* x, float* y_f32, half16* y_half16, int64_t rows);
+  void linear(const LinearWeight& weight, const half16* x, const Output& out, int64_t rows, int64_t num_decode_rows);
+  void bf16_linear(const LinearWeight& weight, const half16* x, const Output& out, int64_t rows);
   void gather(const half16* from, const int32_t* rows_of, half16* to, int64_t rows);
   void embed(const half16* table, int64_t rows);
-  // The same where tensor-parallel ranks each have a part of K: their FP32 sums are gathered and added in one order. A sequence-parallel
-  // rank gets and adds those of its own rows alone.
+  // The same into the residual stream, in its units. Where tensor-parallel ranks each have a part of K, their FP32 sums are gathered and
+  // added in one order. A sequence-parallel rank gets and adds those of its own rows alone.
   void shared_linear(const LinearWeight& weight, const half16* x, half16* y, int64_t rows);
   void send_to_next_stage(int64_t rows);
   void receive_from_stage_before(int64_t rows);
@@ -132,8 +135,10 @@ class Forward {
   const LatentCache& cache_;
   const StepLimits& limits_;
   ScaleFormat scale_format_;
+  StreamUnits units_;
   float softmax_scale_;
   Backend& backend_;
+  comm::Element half_;  // as communicators call half16
   Observer& observer_;
   int64_t num_decode_rows_ = 0;  // of the step under way
 };

@@ -16,9 +16,9 @@ void Forward::run_query(const Layer& layer, int64_t rows) {
   const char* const name = layer.name.c_str();
   const LayerWeights& w = layer.weights;
   const std::string q_id = layer.name + (w.q_a ? ".attn.q_b" : ".attn.q");
-  observer_.run(name, ".attn.kv_a", [&] { linear(w.kv_a, ws_.normed, ws_.kv_a, rows, num_decode_rows_); });
+  observer_.run(name, ".attn.kv_a", [&] { linear(w.kv_a, ws_.normed, {.y = ws_.kv_a}, rows, num_decode_rows_); });
   if (w.q_a) {
-    observer_.run(name, ".attn.q_a", [&] { linear(*w.q_a, ws_.normed, ws_.q_a, rows, num_decode_rows_); });
+    observer_.run(name, ".attn.q_a", [&] { linear(*w.q_a, ws_.normed, {.y = ws_.q_a}, rows, num_decode_rows_); });
     observer_.show(layer.name + ".attn.q_a", ws_.q_a);
     observer_.run(name, ".attn.q_a_norm", [&] {
       const bool fp8 = w.q.is_fp8();
@@ -37,7 +37,7 @@ void Forward::run_query(const Layer& layer, int64_t rows) {
     observer_.show(layer.name + ".attn.q_a_norm", ws_.q_a_norm);
   }
   observer_.run(
-      q_id.c_str(), "", [&] { linear(w.q, w.q_a ? ws_.q_a_norm : ws_.normed, ws_.q, rows, num_decode_rows_); });
+      q_id.c_str(), "", [&] { linear(w.q, w.q_a ? ws_.q_a_norm : ws_.normed, {.y = ws_.q}, rows, num_decode_rows_); });
   observer_.show(q_id, ws_.q);
   observer_.show(layer.name + ".attn.kv_a", ws_.kv_a);
   observer_.run(name, ".attn.q_rope", [&] {
@@ -157,7 +157,7 @@ void Forward::run_expanded(const Layer& layer, const StepShape& shape) {
                                           .rope = static_cast<int>(config_.qk_rope_head_dim),
                                           .scale_format = scale_format_,
                                           .cache_fp8 = cache_.fp8_pages(layer.index)});
-    linear(kv_b, ws_.key_latent, ws_.kv, keys, 0);
+    linear(kv_b, ws_.key_latent, {.y = ws_.kv}, keys, 0);
   });
   observer_.show(layer.name + ".attn.kv_b", ws_.kv);
   observer_.run(name, ".attn.context", [&] {

@@ -25,7 +25,7 @@ void Forward::run_router(const Layer& layer, int64_t rows) {
   int32_t* const topk_ids = ws_.topk_ids + first * config_.num_experts_per_tok;
   float* const topk_weights = ws_.topk_weights + first * config_.num_experts_per_tok;
   observer_.run(name.c_str(), ".router_logits", [&] {
-    bf16_linear(moe.router, ws_.normed + first * config_.hidden_size, logits, nullptr, count);
+    bf16_linear(moe.router, ws_.normed + first * config_.hidden_size, {.y_f32 = logits}, count);
   });
   observer_.show(name + ".router_logits", logits);
   observer_.run(name.c_str(), ".topk_ids", [&] {
@@ -41,7 +41,7 @@ void Forward::run_router(const Layer& layer, int64_t rows) {
         .num_groups = static_cast<int>(config_.n_group),
         .kept_groups = static_cast<int>(config_.topk_group),
         .k = static_cast<int>(config_.num_experts_per_tok),
-        .scaling_factor = static_cast<float>(config_.routed_scaling_factor),
+        .scaling_factor = units_.routed_factor,
         .normalise = config_.norm_topk_prob,
         .scoring = config_.scoring_func == model::ScoringFunction::kSoftmax ? Scoring::kSoftmax : Scoring::kSigmoid,
         .group_score =
@@ -257,7 +257,7 @@ void Forward::combine(const Layer& layer, int64_t rows) {
   observer_.show(layer.name + ".ffn", ws_.x + first * hidden);
   if (ranks_.exchange && ranks_.tp && !shard_.sequence_parallel) {
     const int64_t len = shard_.share_len(rows) * hidden;
-    ranks_.tp->all_gather(ws_.x + shard_.tp_rank * len, ws_.x, len, comm::Element::kBf16);
+    ranks_.tp->all_gather(ws_.x + shard_.tp_rank * len, ws_.x, len, half_);
   }
 }
 

@@ -41,7 +41,7 @@ struct ExpertRow {
 class Observer {
  public:
   // Shows what the rank has of each op (model::is_cut_over_tensor_ranks).
-  Observer(Backend& backend, const Shard& shard) : backend_(backend), shard_(shard) {}
+  Observer(Backend& backend, const Shard& shard) : backend_(backend), shard_(shard), half_(backend.half()) {}
 
   // Who is shown the next step; either may be null. The workload is the step's, as the op list takes it.
   void enter_step(const model::ModelConfig& config,
@@ -86,9 +86,9 @@ class Observer {
   }
 
  private:
-  static model::DType dtype_of(const half16*) { return model::DType::kBF16; }
-  static model::DType dtype_of(const float*) { return model::DType::kF32; }
-  static model::DType dtype_of(const int32_t*) { return model::DType::kI32; }
+  model::DType dtype_of(const half16*) const { return half_; }
+  model::DType dtype_of(const float*) const { return model::DType::kF32; }
+  model::DType dtype_of(const int32_t*) const { return model::DType::kI32; }
 
   [[nodiscard]] model::TensorView download_bytes(const std::byte* data,
                                                  int64_t stride_bytes,
@@ -99,6 +99,7 @@ class Observer {
 
   Backend& backend_;
   const Shard& shard_;
+  model::DType half_;  // what half16 is
   model::Probe* probe_ = nullptr;
   std::vector<OpTime>* times_ = nullptr;
   const model::ModelConfig* config_ = nullptr;

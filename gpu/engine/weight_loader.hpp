@@ -16,9 +16,13 @@ namespace gpu {
 
 class WeightLoader {
  public:
-  // `source` and `weights` must outlive this. Lists every tensor that the rank has in `plan`. Throws InputError for a tensor stored in a
-  // format that the kernels do not read.
-  WeightLoader(const model::ShardedSource& source, const Shard& shard, DeviceWeights& weights, MemoryPlan& plan);
+  // `source` and `weights` must outlive this; `half` is the 16-bit format of the kernels. Lists every tensor that the rank has in `plan`.
+  // Throws InputError for a tensor stored in a format that the kernels do not read.
+  WeightLoader(const model::ShardedSource& source,
+               const Shard& shard,
+               model::DType half,
+               DeviceWeights& weights,
+               MemoryPlan& plan);
 
   using OnProgress = std::function<void(int64_t done_bytes, int64_t all_bytes)>;
   // Uploads everything; the plan is allocated by now. `on_progress` may be null.
@@ -64,6 +68,7 @@ class WeightLoader {
   const model::ShardedSource& source_;
   const model::ModelConfig& config_;
   const Shard& shard_;
+  model::DType half_;
   MemoryPlan& plan_;
   DeviceWeights& weights_;
   std::vector<Item> items_;

@@ -29,6 +29,7 @@ struct Bf16LinearArguments {
   int num_batches = 1;
   int num_splits = 1;  // at most ceil(in_dim / 64)
   int num_parts = 1;   // 1, 2, 4 or 8, a divisor of in_dim / 64 and multiple of num_splits: summed as a binary tree
+  float factor = 1;    // of a sum, before it is rounded into y_half16
 };
 
 }  // namespace gpu
@@ -107,7 +108,7 @@ GPU_KERNEL bf16_linear_kernel(Bf16LinearArguments arguments) {
         if (arguments.y_f32 != nullptr) {
           arguments.y_f32[at] = value;
         } else {
-          arguments.y_half16[at] = to_half16(value);
+          arguments.y_half16[at] = to_half16(multiply(value, arguments.factor));
         }
       });
 }

@@ -15,7 +15,8 @@ struct EmbedArguments {
   int32_t vocab = 0;
   int32_t first_id = 0;
   int32_t num_table_rows = 0;
-  int hidden = 0;  // a multiple of 8
+  int hidden = 0;    // a multiple of 8
+  float factor = 1;  // of the rows; 1: they are copied as they are
 };
 
 }  // namespace gpu
@@ -24,7 +25,7 @@ namespace gpu::DSV3_BACKEND {
 
 inline constexpr int kEmbedThreads = 128;
 
-// Grid: one block a token. No shared memory. Rows 16-byte aligned. Rounding: none.
+// Grid: one block a token. No shared memory. Rows 16-byte aligned. Rounding: BF16(row * factor).
 GPU_KERNEL embed_kernel(EmbedArguments arguments) {
   constexpr int kLen = 8;
   const auto token = static_cast<int64_t>(block_idx().x);
@@ -37,6 +38,12 @@ GPU_KERNEL embed_kernel(EmbedArguments arguments) {
     Vector<half16, kLen> row;
     if (is_here) {
       row = load_vector<kLen>(arguments.table + static_cast<int64_t>(row_id) * arguments.hidden + column);
+      if (arguments.factor != 1) {
+        GPU_UNROLL
+        for (int i = 0; i < kLen; ++i) {
+          row.at[i] = to_half16(multiply(to_float(row.at[i]), arguments.factor));
+        }
+      }
     } else {
       GPU_UNROLL
       for (int i = 0; i < kLen; ++i) {

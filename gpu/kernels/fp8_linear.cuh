@@ -29,6 +29,7 @@ struct Fp8LinearArguments {
   int num_groups = 1;
   int num_splits = 1;  // at most ceil(in_dim / 128)
   int num_parts = 1;   // 1, 2, 4 or 8, a divisor of in_dim / 128 and multiple of num_splits: summed as a binary tree
+  float factor = 1;    // of a sum, before it is rounded into y
 };
 
 }  // namespace gpu
@@ -129,7 +130,7 @@ GPU_KERNEL fp8_linear_kernel(Fp8LinearArguments arguments) {
                   if (arguments.y_f32 != nullptr) {
                     arguments.y_f32[index_of(token, row)] = value;
                   } else {
-                    arguments.y[index_of(token, row)] = to_half16(value);
+                    arguments.y[index_of(token, row)] = to_half16(multiply(value, arguments.factor));
                   }
                 });
 }

@@ -73,6 +73,37 @@ class VerifyTest(Base):
                      "dsv3-golden record --checkpoint", "--prompt-ids 5 --profile v32")
 
 
+class Fp16Test(Base):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.golden = cls.folder / "g.safetensors"
+        run("dsv3-golden", "record", "--checkpoint", "synthetic:nano", "--prompt-ids", "0,34,26", "--decode", 1,
+            "--profile", "fp16", "--out", cls.golden)
+
+    def verify(self, *arguments):
+        return run("dsv3-verify", "--golden", self.golden, "--device", "emulated", *arguments)
+
+    def test_a_golden_of_profile_fp16_is_judged_on_one_rank_and_on_several(self):
+        for more in ((), ("--order", "reverse"), ("--ranks", 2, "--tp", 2)):
+            result = self.verify(*more)
+            self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+            self.assertIn("PASS against profile fp16", result.stdout)
+
+    def test_tokens_are_those_of_the_reference(self):
+        prompt = ("--checkpoint", "synthetic:nano", "--prompt-ids", "3,1,4,15", "--max-new-tokens", 4, "--profile", "fp16")
+        outputs = [run("dsv3-infer", *prompt, "--json", "--device", *device)
+                   for device in (("cpu",), ("emulated",), ("emulated", "--mtp", 1), ("emulated", "--tp", 2))]
+        ids = [json.loads(output.stdout)["ids"] for output in outputs]
+        self.assertEqual(len(ids[0]), 4)
+        self.assertEqual(ids, ids[:1] * len(ids))
+
+    def test_what_is_not_there_is_refused(self):
+        self.refused(self.verify("--races"), "--races", "fp16")
+        self.refused(self.verify("--kernel-fault", "k-swiglu-sign"), "--kernel-fault", "fp16")
+        self.refused(self.verify("--kv", "bf16"), "--kv bf16", "fp16 or fp8")
+
+
 class InferTest(Base):
     def infer(self, *arguments):
         return run("dsv3-infer", "--checkpoint", MINI / "checkpoint", *arguments)

@@ -42,10 +42,24 @@ std::unique_ptr<gpu::Backend> open_device(const DeviceFlags& flags, int num_thre
     if (const std::string why = why_no_cuda(); !why.empty()) {
       model::throw_input_error("--device cuda: {}; --device emulated runs the same kernels", why);
     }
-    return open_cuda();
+    return open_cuda(flags.fp16);
+  }
+  if (flags.fp16 && flags.races) {
+    model::throw_input_error("--races: kernels are checked as they compute in BF16; profile fp16 expects none of it");
   }
   const auto options = emulation_options(flags, num_threads);
+  if (flags.fp16) {
+    return gpu::make_emulated_fp16_backend(options);
+  }
   return flags.races ? gpu::make_checked_backend(options) : gpu::make_emulated_backend(options);
+}
+
+bool is_fp8_cache(const std::string& kv, bool fp16) {
+  const std::string half = fp16 ? "fp16" : "bf16";
+  if (!kv.empty() && kv != "fp8" && kv != half) {
+    model::throw_input_error("--kv {}: expected {} or fp8 in this profile", kv, half);
+  }
+  return kv == "fp8";
 }
 
 }  // namespace tools

@@ -8,8 +8,8 @@ std::string why_no_cuda() {
   return gpu::why_no_cuda_device();
 }
 
-std::unique_ptr<gpu::Backend> open_cuda() {
-  return gpu::make_cuda_backend();
+std::unique_ptr<gpu::Backend> open_cuda(bool fp16) {
+  return fp16 ? gpu::make_cuda_fp16_backend() : gpu::make_cuda_backend();
 }
 
 std::string cuda_name() {

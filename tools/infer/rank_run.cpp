@@ -216,7 +216,7 @@ class RankRun {
     if (world.rank() > 0) {
       options.on_progress = {};
     }
-    gpu::Engine engine(weights_, open_device({.device = flags_.device}, 1), options);
+    gpu::Engine engine(weights_, open_device({.device = flags_.device, .fp16 = is_fp16(flags_)}, 1), options);
     clear_progress();
     gpu::Scheduler scheduler(engine, scheduling);
     const auto reasons =
