@@ -7,12 +7,14 @@
 #include <fstream>
 #include <map>
 #include <mutex>
+#include <optional>
 
 #include "golden/compare.hpp"
 #include "golden/formats.hpp"
 #include "golden/ranks.hpp"
 #include "golden/store.hpp"
 #include "gpu/emulation/fault.hpp"
+#include "gpu/engine/dequantised_source.hpp"
 #include "gpu/engine/kernel_of.hpp"
 #include "tools/cli.hpp"
 #include "tools/device/engine_dump.hpp"
@@ -176,7 +178,7 @@ golden::GatheredDump run_device(const VerifyFlags& flags,
                                 const model::WeightSource& weights,
                                 const golden::Manifest& manifest,
                                 const std::vector<std::string>& cases) {
-  check_profile(manifest, weights.config());
+  check_profile(manifest);
   DeviceFlags device = flags.device;
   device.fp16 = manifest.profile == "fp16";
   if (device.fp16 && !flags.kernel_fault.empty()) {
@@ -258,8 +260,14 @@ int run_verify(const VerifyFlags& flags) {
     }
   }
   const CheckedWeights weights(*checkpoint.weights, manifest);
+  std::optional<gpu::DequantisedSource> dequantised;
+  if (weights.config().quantization && manifest.gemm != "fp8") {
+    dequantised.emplace(weights, manifest.profile == "fp16" ? model::DType::kF16 : model::DType::kBF16);
+  }
+  const model::WeightSource& engine_weights =
+      dequantised ? *dequantised : static_cast<const model::WeightSource&>(weights);
   const auto gathered = flags.device.device.empty() ? read_ranks(flags, weights.config(), manifest.cases)
-                                                    : run_device(flags, weights, manifest, cases);
+                                                    : run_device(flags, engine_weights, manifest, cases);
   const golden::Dump& dump = gathered.dump;
   const auto rules = rules_of(mode_of(manifest));
   const golden::CompareOptions options{.cases = cases,
@@ -282,8 +290,8 @@ int run_verify(const VerifyFlags& flags) {
     print_verdict(verdict, dump);
     if (const auto* first = verdict.first_divergence(); first != nullptr && !flags.device.device.empty()) {
       const auto form = form_of(manifest.cases, first->case_name);
-      fmt::print("  computed by kernel: {}\n", gpu::kernel_of(weights.config(), form, first->op));
-      if (const auto others = gpu::kernels_in_front_of(weights.config(), form, first->op); !others.empty()) {
+      fmt::print("  computed by kernel: {}\n", gpu::kernel_of(engine_weights.config(), form, first->op));
+      if (const auto others = gpu::kernels_in_front_of(engine_weights.config(), form, first->op); !others.empty()) {
         fmt::print("  from what no op shows, by kernel: {}\n", fmt::join(others, ", "));
       }
     }

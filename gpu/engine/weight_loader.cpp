@@ -164,7 +164,7 @@ void WeightLoader::add_linear(LinearWeight& linear, const std::string& what, con
     for (const std::string& name : stack.names_of(group)) {
       const TensorView tensor = source_.weight(name);
       const DType expected = fp8 ? DType::kF8E4M3 : DType::kBF16;
-      if (tensor.dtype != expected) {
+      if (tensor.dtype != expected && (fp8 || tensor.dtype != half_)) {
         model::throw_input_error("checkpoint: {} is stored as {}; the device's kernels read it as {}",
                                  name,
                                  model::dtype_name(tensor.dtype),
@@ -239,7 +239,7 @@ void WeightLoader::add_absorbed(LayerWeights& layer, const std::string& name) {
   const auto rows_of = [this, name, latent](int64_t begin, int64_t end) {  // dequantised [end - begin, latent]
     const TensorView rows = source_.rows(name, begin, end);
     std::vector<half16> values;
-    if (rows.dtype == DType::kBF16) {
+    if (rows.dtype != DType::kF8E4M3) {
       const TensorView halves = to_half(half_, name, rows);
       for (const uint16_t bits : halves.codes<uint16_t>()) {
         values.push_back({bits});

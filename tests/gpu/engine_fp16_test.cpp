@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "gpu/engine/dequantised_source.hpp"
 #include "tests/gpu/engine_verdict.hpp"
 #include "tests/reference/small_model.hpp"
 #include "tools/common.hpp"
@@ -58,6 +59,24 @@ TEST(EngineFp16, Fp8Cache_IsANamedVariant_AndPasses) {
   const auto verdict = verify(mini().checkpoint(), golden, dump, {"p7", "d0"});
   EXPECT_EQ(verdict.outcome, golden::Verdict::Outcome::kPass) << complaints(verdict);
   EXPECT_TRUE(std::ranges::any_of(verdict.ops, [](const auto& op) { return op.variant == "cache-fp8"; }));
+}
+
+// FP8 weights where the linears are not FP8: what a device without it computes.
+TEST(EngineFp16, DequantisedWeights_PassOpByOp_AsBf16Does) {
+  const auto checkpoint = open_checkpoint("synthetic:nano");
+  const auto& config = checkpoint.weights->config();
+  const auto golden_of = [&](const ModeFlags& mode) {
+    return record(*checkpoint.weights, job_of_prompt({3, 1, 4, 15, 92}, 1, config, mode));
+  };
+  const auto in_fp16 = golden_of({.profile = "fp16", .gemm = "fp16"});
+  const gpu::DequantisedSource weights(*checkpoint.weights, model::DType::kF16);
+  expect_pass(verify(*checkpoint.weights, in_fp16, dump_fp16(weights, in_fp16)));
+  const auto in_bf16 = golden_of({.gemm = "bf16"});
+  const gpu::DequantisedSource bf16_weights(*checkpoint.weights, model::DType::kBF16);
+  expect_pass(
+      verify(*checkpoint.weights,
+             in_bf16,
+             dump_engine(bf16_weights, in_bf16.manifest, gpu::make_emulated_backend({.num_os_threads = 2}), {})));
 }
 
 // A small model without FP8 whose first layer's attention writes numbers into the stream that are beyond FP16's 65,504, and less than 2.5

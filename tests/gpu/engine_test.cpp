@@ -90,7 +90,7 @@ TEST(Engine, WithoutWgmma_PassesOpByOp) {
 TEST(Engine, AnotherProfilesGolden_IsRefusedWithTheCommandThatRecordsOne) {
   const auto golden = mini().record({.profile = "hf"}, {"p2"});
   try {
-    check_profile(golden.manifest, mini().checkpoint().config());
+    check_profile(golden.manifest);
     FAIL();
   } catch (const model::InputError& error) {
     const std::string what = error.what();

@@ -109,8 +109,7 @@ gpu::Scheduler::OnStep device_watch(std::vector<size_t> numbers,
   };
 }
 
-void check_device_flags(const InferFlags& flags, const model::ModelConfig& config) {
-  const std::string gemm = config.quantization ? "fp8" : is_fp16(flags) ? "fp16" : "bf16";
+void check_device_flags(const InferFlags& flags) {
   const auto refuse = [&](const std::string& flag, const std::string& value, const std::string& expected) {
     model::throw_input_error("{} {}: the engine of --device {} has {}", flag, value, flags.device, expected);
   };
@@ -119,9 +118,6 @@ void check_device_flags(const InferFlags& flags, const model::ModelConfig& confi
   }
   if (flags.mode.profile != "v32" && !is_fp16(flags)) {
     refuse("--profile", flags.mode.profile, "profiles v32 and fp16");
-  }
-  if (flags.mode.gemm != gemm) {
-    refuse("--gemm", flags.mode.gemm, gemm + " for this checkpoint");
   }
   if (flags.mode.attention == "naive") {
     refuse("--attention", flags.mode.attention, "the absorbed form");
