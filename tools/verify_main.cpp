@@ -182,8 +182,7 @@ golden::GatheredDump run_device(const VerifyFlags& flags,
   DeviceFlags device = flags.device;
   device.fp16 = manifest.profile == "fp16";
   if (device.fp16 && !flags.kernel_fault.empty()) {
-    model::throw_input_error(
-        "--kernel-fault: faults are planted in kernels that compute in BF16; --golden is of profile fp16");
+    model::throw_input_error("--kernel-fault: the kernels with faults compute in BF16, those of profile fp16 in FP16");
   }
   const model::ParallelLayout layout = layout_of(flags.ranks, weights.config());
   if (layout.num_ranks() > 1) {

@@ -94,7 +94,7 @@ TEST(Engine, AnotherProfilesGolden_IsRefusedWithTheCommandThatRecordsOne) {
     FAIL();
   } catch (const model::InputError& error) {
     const std::string what = error.what();
-    EXPECT_NE(what.find("profile hf with half16 linears"), std::string::npos) << what;
+    EXPECT_NE(what.find("profile hf with bf16 linears"), std::string::npos) << what;
     EXPECT_NE(what.find("dsv3-golden record"), std::string::npos) << what;
     EXPECT_NE(what.find("--profile v32"), std::string::npos) << what;
   }

@@ -45,7 +45,7 @@ std::unique_ptr<gpu::Backend> open_device(const DeviceFlags& flags, int num_thre
     return open_cuda(flags.fp16);
   }
   if (flags.fp16 && flags.races) {
-    model::throw_input_error("--races: kernels are checked as they compute in BF16; profile fp16 expects none of it");
+    model::throw_input_error("--races: the kernels that are checked compute in BF16, those of profile fp16 in FP16");
   }
   const auto options = emulation_options(flags, num_threads);
   if (flags.fp16) {
