@@ -7,12 +7,14 @@
 #include <fstream>
 #include <map>
 #include <mutex>
+#include <optional>
 
 #include "golden/compare.hpp"
 #include "golden/formats.hpp"
 #include "golden/ranks.hpp"
 #include "golden/store.hpp"
 #include "gpu/emulation/fault.hpp"
+#include "gpu/engine/dequantised_source.hpp"
 #include "gpu/engine/kernel_of.hpp"
 #include "tools/cli.hpp"
 #include "tools/device/engine_dump.hpp"
@@ -36,6 +38,7 @@ struct VerifyFlags {
   std::string against;
   std::string format = "dsv3";
   DeviceFlags device;  // in place of `against`
+  std::string kv;      // of the device
   std::string kernel_fault;
   std::vector<std::string> case_names;
   std::string junit;
@@ -175,25 +178,30 @@ golden::GatheredDump run_device(const VerifyFlags& flags,
                                 const model::WeightSource& weights,
                                 const golden::Manifest& manifest,
                                 const std::vector<std::string>& cases) {
-  check_profile(manifest, weights.config());
+  check_profile(manifest);
+  DeviceFlags device = flags.device;
+  device.fp16 = manifest.profile == "fp16";
+  if (device.fp16 && !flags.kernel_fault.empty()) {
+    model::throw_input_error("--kernel-fault: the kernels with faults compute in BF16, those of profile fp16 in FP16");
+  }
   const model::ParallelLayout layout = layout_of(flags.ranks, weights.config());
   if (flags.device.device == "cuda") {  // said once, not by every rank
     require_cuda();
   }
   const auto open_faulty = [&](int num_threads, const Peers& peers) {
     return make_faulty_backend(
-        emulation_options(flags.device, num_threads, peers), flags.device.races, kernel_fault(flags.kernel_fault));
+        emulation_options(device, num_threads, peers), device.races, kernel_fault(flags.kernel_fault));
   };
   const auto open_rank = [&](gpu::comm::Communicator& world, const Peers& peers) {
-    return flags.kernel_fault.empty() ? open_rank_device(flags.device, world, peers)
+    return flags.kernel_fault.empty() ? open_rank_device(device, world, peers)
                                       : RankDevice{.links = nullptr, .backend = open_faulty(1, peers)};
   };
   const auto open_alone = [&] {
-    return flags.kernel_fault.empty() ? open_device(flags.device, flags.num_threads)
+    return flags.kernel_fault.empty() ? open_device(device, flags.num_threads)
                                       : open_faulty(flags.num_threads, nullptr);
   };
   const EngineDumpJob job{.cases = cases,
-                          .fp8_cache = flags.device.kv == "fp8",
+                          .fp8_cache = is_fp8_cache(flags.kv, device.fp16),
                           .layout = layout,
                           .expert_of_slot = expert_slots_of(flags.ranks, weights.config(), layout),
                           .on_progress = show_progress,
@@ -256,8 +264,14 @@ int run_verify(const VerifyFlags& flags) {
     }
   }
   const CheckedWeights weights(*checkpoint.weights, manifest);
+  std::optional<gpu::DequantisedSource> dequantised;
+  if (weights.config().quantization && manifest.gemm != "fp8") {
+    dequantised.emplace(weights, manifest.profile == "fp16" ? model::DType::kF16 : model::DType::kBF16);
+  }
+  const model::WeightSource& engine_weights =
+      dequantised ? *dequantised : static_cast<const model::WeightSource&>(weights);
   const auto gathered = flags.device.device.empty() ? read_ranks(flags, weights.config(), manifest.cases)
-                                                    : run_device(flags, weights, manifest, cases);
+                                                    : run_device(flags, engine_weights, manifest, cases);
   const golden::Dump& dump = gathered.dump;
   const auto rules = rules_of(mode_of(manifest));
   const golden::CompareOptions options{.cases = cases,
@@ -280,8 +294,8 @@ int run_verify(const VerifyFlags& flags) {
     print_verdict(verdict, dump);
     if (const auto* first = verdict.first_divergence(); first != nullptr && !flags.device.device.empty()) {
       const auto form = form_of(manifest.cases, first->case_name);
-      fmt::print("  computed by kernel: {}\n", gpu::kernel_of(weights.config(), form, first->op));
-      if (const auto others = gpu::kernels_in_front_of(weights.config(), form, first->op); !others.empty()) {
+      fmt::print("  computed by kernel: {}\n", gpu::kernel_of(engine_weights.config(), form, first->op));
+      if (const auto others = gpu::kernels_in_front_of(engine_weights.config(), form, first->op); !others.empty()) {
         fmt::print("  from what no op shows, by kernel: {}\n", fmt::join(others, ", "));
       }
     }
@@ -337,9 +351,8 @@ int main(int argc, char** argv) {
       "--kernel-fault",
       flags.kernel_fault,
       "plant a fault in a kernel of the emulated device: k-combine-barrier (a race), k-rms-norm-count, k-swiglu-sign");
-  app.add_option("--kv", flags.device.kv, "latent cache of the device: bf16 or fp8")
-      ->check(CLI::IsMember({"bf16", "fp8"}))
-      ->capture_default_str();
+  app.add_option("--kv", flags.kv, "latent cache of the device: bf16 (profile fp16: fp16) or fp8 (default: not fp8)")
+      ->check(CLI::IsMember({"bf16", "fp16", "fp8"}));
   app.add_flag(
       "--races", flags.device.races, "an emulated device checks every access of every kernel for races; slower");
   app.add_option("--format",

@@ -53,14 +53,14 @@ void multiply_e4m3(FragmentC (&c)[kRows][kColumns],
       emulation::OperandFormat::kE4m3, {kSteps, kRows, kColumns}, &c[0][0], &a[0][0], &b[0][0], site);
 }
 
-// c += a b for BF16 operands, one m16n8k16 a step and tile.
+// c += a b for 16-bit operands, one m16n8k16 a step and tile.
 template <int kSteps, int kRows, int kColumns>
-void multiply_bf16(FragmentC (&c)[kRows][kColumns],
-                   const FragmentA (&a)[kSteps][kRows],
-                   const FragmentB (&b)[kSteps][kColumns],
-                   emulation::Site site = emulation::Site::here()) {
-  emulation::multiply_tile(
-      emulation::OperandFormat::kBf16, {kSteps, kRows, kColumns}, &c[0][0], &a[0][0], &b[0][0], site);
+void multiply_half16(FragmentC (&c)[kRows][kColumns],
+                     const FragmentA (&a)[kSteps][kRows],
+                     const FragmentB (&b)[kSteps][kColumns],
+                     emulation::Site site = emulation::Site::here()) {
+  constexpr auto kFormat = kIsFp16 ? emulation::OperandFormat::kFp16 : emulation::OperandFormat::kBf16;
+  emulation::multiply_tile(kFormat, {kSteps, kRows, kColumns}, &c[0][0], &a[0][0], &b[0][0], site);
 }
 
 }  // namespace gpu::DSV3_BACKEND

@@ -12,6 +12,7 @@ namespace {
 using Lanes8 = float __attribute__((vector_size(32), aligned(4), may_alias));
 using Words8 = uint32_t __attribute__((vector_size(32)));
 using Codes8 = uint8_t __attribute__((vector_size(8), aligned(1), may_alias));
+using Halves8 = uint16_t __attribute__((vector_size(16), aligned(1), may_alias));
 
 // E4M3 codes as numbers, `count` a multiple of 8. Exponent and fraction moved to FP32's places mean the number times 2^-120
 // (convert.hpp); a magnitude of all ones is NaN.
@@ -36,11 +37,26 @@ void decode_bf16(const uint8_t* bytes, float* values, size_t count) {
   }
 }
 
+// FP16 likewise: times 2^-112, and an exponent of all ones is infinity or NaN.
+#if defined(__x86_64__)
+__attribute__((target_clones("avx2", "default")))
+#endif
+void decode_fp16(const uint8_t* bytes, float* values, size_t count) {
+  for (size_t i = 0; i < count; i += 8) {
+    const Words8 words = __builtin_convertvector(*reinterpret_cast<const Halves8*>(bytes + 2 * i), Words8);
+    const Words8 magnitudes = words & 0x7FFFU;
+    const auto scaled = reinterpret_cast<Lanes8>((words & 0x8000U) << 16 | magnitudes << 13) * 0x1p112f;
+    const auto is_special = reinterpret_cast<Words8>(magnitudes >= 0x7C00U);
+    *reinterpret_cast<Lanes8*>(values + i) =
+        reinterpret_cast<Lanes8>(reinterpret_cast<Words8>(scaled) | (is_special & 0x7F800000U));
+  }
+}
+
 void decode_codes(OperandFormat format, const std::vector<uint8_t>& bytes, std::vector<float>& values) {
-  if (format == OperandFormat::kE4m3) {
-    decode_e4m3(bytes.data(), values.data(), values.size());
-  } else {
-    decode_bf16(bytes.data(), values.data(), values.size());
+  switch (format) {
+    case OperandFormat::kE4m3: decode_e4m3(bytes.data(), values.data(), values.size()); break;
+    case OperandFormat::kBf16: decode_bf16(bytes.data(), values.data(), values.size()); break;
+    case OperandFormat::kFp16: decode_fp16(bytes.data(), values.data(), values.size()); break;
   }
 }
 

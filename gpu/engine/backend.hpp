@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "gpu/emulation/options.hpp"
+#include "model/dtype.hpp"
 
 namespace gpu {
 
@@ -43,6 +44,8 @@ class Backend {
   [[nodiscard]] virtual int64_t free_bytes() const = 0;
   // Whether the kernels whose names end in _sm90 run: a Hopper.
   [[nodiscard]] virtual bool has_wgmma() const = 0;
+  // What half16 is to its kernels: kBF16 or kF16.
+  [[nodiscard]] virtual model::DType half() const = 0;
 
   // Host to device; `from` stays as it is until the next synchronize() or download().
   virtual void upload(void* to, const void* from, int64_t num_bytes) = 0;
@@ -54,6 +57,8 @@ class Backend {
   // Work of the host that has its place among the launches, in graphs too.
   virtual void run_on_host(std::function<void()> work) = 0;
   virtual void synchronize() = 0;
+  // Where its calls go, for libraries that put work of their own there: a cudaStream_t; null on a device without streams of CUDA's.
+  [[nodiscard]] virtual void* native_stream() const { return nullptr; }
   // Of devices whose kernels reach into each other's memory: what their hosts have said to each other holds for their kernels from here
   // on. A collective of all of them.
   virtual void meet_peers() {}
@@ -92,7 +97,9 @@ class Backend {
 
 // The emulated device (docs/gpu.md). Without wgmma it stands for another device than a Hopper.
 std::unique_ptr<Backend> make_emulated_backend(const emulation::Options& options, bool has_wgmma = true);
-// The same with every access of every kernel reported to the race checker; slower, one OS thread.
+// The same with kernels that compute in FP16 where those compute in BF16.
+std::unique_ptr<Backend> make_emulated_fp16_backend(const emulation::Options& options, bool has_wgmma = true);
+// make_emulated_backend() with every access of every kernel reported to the race checker; slower, one OS thread.
 std::unique_ptr<Backend> make_checked_backend(const emulation::Options& options);
 
 }  // namespace gpu

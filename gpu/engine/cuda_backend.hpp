@@ -20,9 +20,8 @@ int num_cuda_devices();
 // One of them, which becomes the calling thread's. One stream; uploads go through pinned memory. Throws DeviceError with CUDA's words
 // here and in every call; what a kernel did wrong appears at the next call that waits.
 std::unique_ptr<Backend> make_cuda_backend(int device = 0);
-
-// The cudaStream_t of a back end of make_cuda_backend(), for what else is to run in its order.
-void* cuda_stream_of(Backend& backend);
+// The same with kernels that compute in FP16 where those compute in BF16.
+std::unique_ptr<Backend> make_cuda_fp16_backend(int device = 0);
 
 // As CUDA names the first device. Throws DeviceError.
 std::string cuda_device_name();

@@ -20,7 +20,7 @@ struct LinearWeight {
   int num_parts = 1;          // parts of K that are added as a binary tree, of which ranks that share K have subtrees
   fp8_e4m3* codes = nullptr;  // [num_groups, out_dim, in_dim]
   float* scales = nullptr;    // [num_groups, ceil(out_dim / 128), ceil(in_dim / 128)]
-  bf16* values = nullptr;     // [num_groups, out_dim, in_dim]
+  half16* values = nullptr;   // [num_groups, out_dim, in_dim]
 
   [[nodiscard]] bool is_fp8() const { return codes != nullptr; }
 };
@@ -42,36 +42,36 @@ struct MoeWeights {
 };
 
 struct LayerWeights {
-  bf16* attn_norm = nullptr;        // [hidden]
+  half16* attn_norm = nullptr;      // [hidden]
   std::optional<LinearWeight> q_a;  // absent without q_lora
-  bf16* q_a_norm = nullptr;         // [q_lora]
+  half16* q_a_norm = nullptr;       // [q_lora]
   LinearWeight q;                   // q_b, or the one projection
   LinearWeight kv_a;                // [kv_lora + rope, hidden]
-  bf16* kv_a_norm = nullptr;        // [kv_lora]
+  half16* kv_a_norm = nullptr;      // [kv_lora]
   LinearWeight kv_b;                // [heads * (nope + v), kv_lora]: the expanded form
-  bf16* w_uk = nullptr;             // [heads, kv_lora, nope]: kv_b's key rows, dequantised and transposed
-  bf16* w_uv = nullptr;             // [heads, v, kv_lora]: kv_b's value rows, dequantised
+  half16* w_uk = nullptr;           // [heads, kv_lora, nope]: kv_b's key rows, dequantised and transposed
+  half16* w_uv = nullptr;           // [heads, v, kv_lora]: kv_b's value rows, dequantised
   LinearWeight o_proj;              // [hidden, heads * v]
-  bf16* ffn_norm = nullptr;         // [hidden]
+  half16* ffn_norm = nullptr;       // [hidden]
   std::optional<MoeWeights> moe;    // one of the two
   std::optional<MlpWeights> mlp;
 };
 
 struct MtpWeights {
-  bf16* embedding = nullptr;  // [vocab, hidden]; the main model's where the checkpoint has one for both
-  bf16* enorm = nullptr;      // [hidden]
-  bf16* hnorm = nullptr;      // [hidden]
-  LinearWeight eh_proj;       // BF16 [hidden, 2 * hidden]
+  half16* embedding = nullptr;  // [vocab, hidden]; the main model's where the checkpoint has one for both
+  half16* enorm = nullptr;      // [hidden]
+  half16* hnorm = nullptr;      // [hidden]
+  LinearWeight eh_proj;         // BF16 [hidden, 2 * hidden]
   LayerWeights layer;
-  bf16* norm = nullptr;  // [hidden]
-  LinearWeight head;     // BF16 [vocab, hidden]
+  half16* norm = nullptr;  // [hidden]
+  LinearWeight head;       // BF16 [vocab, hidden]
 };
 
 struct DeviceWeights {
-  bf16* embedding = nullptr;  // [vocab, hidden]
+  half16* embedding = nullptr;  // [vocab, hidden]
   std::vector<LayerWeights> layers;
-  bf16* final_norm = nullptr;  // [hidden]
-  LinearWeight head;           // BF16 [vocab, hidden]
+  half16* final_norm = nullptr;  // [hidden]
+  LinearWeight head;             // BF16 [vocab, hidden]
   std::vector<MtpWeights> mtp;
 };
 

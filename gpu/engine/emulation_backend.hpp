@@ -1,4 +1,4 @@
-// The engine's back end on the emulated device. Included by one file compiled plain and by one compiled for checking.
+// The engine's back end on the emulated device. Included by one file compiled plain, one with FP16 in place of BF16, one for checking.
 #pragma once
 
 #include <functional>
@@ -40,6 +40,7 @@ class EmulationBackend : public Backend {
   }
 
   [[nodiscard]] bool has_wgmma() const override { return has_wgmma_; }
+  [[nodiscard]] model::DType half() const override { return kIsFp16 ? model::DType::kF16 : model::DType::kBF16; }
 
   void upload(void* to, const void* from, int64_t num_bytes) override { copy(to, from, num_bytes); }
   void download(void* to, const void* from, int64_t num_bytes) override {

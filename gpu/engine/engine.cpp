@@ -77,7 +77,7 @@ Engine::Engine(const model::WeightSource& source, std::unique_ptr<Backend> backe
   const model::ShardedSource own_weights(source, layout, rank());
   MemoryPlan plan;
   plan.enter_group("weights");
-  const WeightLoader loader(own_weights, shard_, weights_, plan);
+  const WeightLoader loader(own_weights, shard_, backend_->half(), weights_, plan);
   plan.enter_group("latent cache");
   if (options.fp8_cache && !has_fp8_cache(config_.kv_lora_rank, config_.qk_rope_head_dim)) {
     model::throw_input_error("the device's kernels cannot run this model: {}", kFp8CacheWidths);
@@ -85,7 +85,7 @@ Engine::Engine(const model::WeightSource& source, std::unique_ptr<Backend> backe
   cache_.is_fp8 = options.fp8_cache;
   cache_.row_bytes = options.fp8_cache ? fp8_cache_row_bytes(static_cast<int>(config_.kv_lora_rank),
                                                              static_cast<int>(config_.qk_rope_head_dim))
-                                       : config_.latent_dim() * int64_t{sizeof(bf16)};
+                                       : config_.latent_dim() * int64_t{sizeof(half16)};
   cache_.pages.resize(static_cast<size_t>(config_.num_hidden_layers + config_.num_nextn_predict_layers));
   for (int64_t layer = shard_.layers.begin; layer < shard_.layers.end; ++layer) {
     plan.add(cache_.pages[static_cast<size_t>(layer)],
@@ -126,6 +126,7 @@ Engine::Engine(const model::WeightSource& source, std::unique_ptr<Backend> backe
                                        cache_,
                                        options_.limits,
                                        options.ue8m0_scales ? ScaleFormat::kUe8m0 : ScaleFormat::kFp32,
+                                       stream_units(config_, options.scaled_stream),
                                        *backend_,
                                        *observer_);
   try {  // A step of no rows asks every launcher whether its kernel can have these sizes.
@@ -378,10 +379,10 @@ void Engine::keep_states(std::span<const int32_t> from, std::span<const int32_t>
   CHECK_EQ(from.size(), to.size());
   for (size_t i = 0; i < from.size() && shard_.is_last_stage; ++i) {
     CHECK(to[i] >= options_.limits.first_kept_state() && to[i] < options_.limits.num_state_rows());
-    bf16* const states = workspace_->main_state;
+    half16* const states = workspace_->main_state;
     backend_->copy(states + to[i] * config_.hidden_size,
                    states + from[i] * config_.hidden_size,
-                   config_.hidden_size * int64_t{sizeof(bf16)});
+                   config_.hidden_size * int64_t{sizeof(half16)});
   }
 }
 

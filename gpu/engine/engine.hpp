@@ -29,7 +29,9 @@ struct EngineOptions {
   StepLimits limits = {};
   int64_t num_pages = 0;      // of the latent cache, shared by all sequences
   bool ue8m0_scales = false;  // activation scales are powers of two
-  bool fp8_cache = false;     // the latent cache in FlashMLA's FP8 form
+  // The residual stream divided by routed_scaling_factor: what gives it room where the back end's kernels compute in FP16.
+  bool scaled_stream = false;
+  bool fp8_cache = false;  // the latent cache in FlashMLA's FP8 form
   model::ParallelLayout layout = {};
   model::ExpertSlots expert_of_slot = {};  // where the routed experts and their copies lie; empty: in order
   comm::Communicator* world =

@@ -23,6 +23,7 @@ Forward::Forward(const model::ModelConfig& config,
                  const LatentCache& cache,
                  const StepLimits& limits,
                  ScaleFormat scale_format,
+                 const StreamUnits& units,
                  Backend& backend,
                  Observer& observer)
     : config_(config),
@@ -33,11 +34,13 @@ Forward::Forward(const model::ModelConfig& config,
       cache_(cache),
       limits_(limits),
       scale_format_(scale_format),
+      units_(units),
       softmax_scale_(softmax_scale(config)),
       backend_(backend),
+      half_(backend.half() == model::DType::kF16 ? comm::Element::kF16 : comm::Element::kBf16),
       observer_(observer) {}
 
-void Forward::norm(const bf16* gain, bool adds_residual, bool quantizes, bf16* out, int64_t rows) {
+void Forward::norm(const half16* gain, bool adds_residual, bool quantizes, half16* out, int64_t rows) {
   const bool fp8 = quantizes && config_.quantization.has_value() && !shard_.sequence_parallel;
   const auto [first_row, count] = shard_.stream_rows(rows);
   const int64_t first = first_row * config_.hidden_size;
@@ -52,18 +55,18 @@ void Forward::norm(const bf16* gain, bool adds_residual, bool quantizes, bf16* o
                                    .x_stride = config_.hidden_size,
                                    .scale_stride = rows,
                                    .hidden = static_cast<int>(config_.hidden_size),
-                                   .epsilon = static_cast<float>(config_.rms_norm_eps),
+                                   .epsilon = units_.norm_epsilon,
                                    .scale_format = scale_format_});
 }
 
-void Forward::join_rows(bf16* values, int64_t rows) {
+void Forward::join_rows(half16* values, int64_t rows) {
   if (shard_.sequence_parallel) {
     const int64_t len = shard_.share_len(rows) * config_.hidden_size;
-    ranks_.tp->all_gather(values + shard_.tp_rank * len, values, len, comm::Element::kBf16);
+    ranks_.tp->all_gather(values + shard_.tp_rank * len, values, len, half_);
   }
 }
 
-// What travels is BF16; each rank quantises all rows for itself.
+// What travels has 16 bits; each rank quantises all rows for itself.
 void Forward::join_normed(int64_t rows) {
   join_rows(ws_.normed, rows);
   if (shard_.sequence_parallel && config_.quantization) {
@@ -77,11 +80,11 @@ void Forward::join_normed(int64_t rows) {
   }
 }
 
-void Forward::bf16_linear(const LinearWeight& weight, const bf16* x, float* y_f32, bf16* y_bf16, int64_t rows) {
+void Forward::bf16_linear(const LinearWeight& weight, const half16* x, const Output& out, int64_t rows) {
   backend_.launch(Bf16LinearArguments{.x = x,
                                       .weight = weight.values,
-                                      .y_f32 = y_f32,
-                                      .y_bf16 = y_bf16,
+                                      .y_f32 = out.y_f32,
+                                      .y_half16 = out.y,
                                       .partial_sums = ws_.partial_sums,
                                       .arrivals = ws_.arrivals,
                                       .num_tokens = rows,
@@ -90,14 +93,15 @@ void Forward::bf16_linear(const LinearWeight& weight, const bf16* x, float* y_f3
                                       .out_dim = weight.out_dim,
                                       .in_dim = weight.in_dim,
                                       .num_splits = weight.num_splits,
-                                      .num_parts = weight.num_parts});
+                                      .num_parts = weight.num_parts,
+                                      .factor = out.factor});
 }
 
 // How a row is computed depends on its own sequence alone: on whether it prefills.
 void Forward::linear(
-    const LinearWeight& weight, const bf16* x, bf16* y, int64_t rows, int64_t num_decode_rows, float* y_f32) {
+    const LinearWeight& weight, const half16* x, const Output& out, int64_t rows, int64_t num_decode_rows) {
   if (!weight.is_fp8()) {
-    bf16_linear(weight, x, y_f32, y, rows);
+    bf16_linear(weight, x, out, rows);
     return;
   }
   const bool asks_only = rows == 0;
@@ -107,8 +111,8 @@ void Forward::linear(
                                        .x_scale = ws_.scales,
                                        .weight = weight.codes,
                                        .weight_scale = weight.scales,
-                                       .y = y,
-                                       .y_f32 = y_f32,
+                                       .y = out.y,
+                                       .y_f32 = out.y_f32,
                                        .partial_sums = ws_.partial_sums,
                                        .arrivals = ws_.arrivals,
                                        .num_tokens = first,
@@ -116,7 +120,8 @@ void Forward::linear(
                                        .out_dim = weight.out_dim,
                                        .in_dim = weight.in_dim,
                                        .num_splits = weight.num_splits,
-                                       .num_parts = weight.num_parts});
+                                       .num_parts = weight.num_parts,
+                                       .factor = out.factor});
   }
   if (first < rows || (asks_only && backend_.has_wgmma())) {
     const int64_t first_y = first * weight.out_dim;
@@ -124,22 +129,23 @@ void Forward::linear(
                                            .x_scale = ws_.scales + first,
                                            .weight = weight.codes,
                                            .weight_scale = weight.scales,
-                                           .y = y != nullptr ? y + first_y : nullptr,
-                                           .y_f32 = y_f32 != nullptr ? y_f32 + first_y : nullptr,
+                                           .y = out.y != nullptr ? out.y + first_y : nullptr,
+                                           .y_f32 = out.y_f32 != nullptr ? out.y_f32 + first_y : nullptr,
                                            .num_tokens = rows - first,
                                            .x_scale_stride = rows,
                                            .out_dim = weight.out_dim,
                                            .in_dim = weight.in_dim,
-                                           .num_parts = weight.num_parts});
+                                           .num_parts = weight.num_parts,
+                                           .factor = out.factor});
   }
 }
 
-void Forward::shared_linear(const LinearWeight& weight, const bf16* x, bf16* y, int64_t rows) {
+void Forward::shared_linear(const LinearWeight& weight, const half16* x, half16* y, int64_t rows) {
   if (!ranks_.tp) {
-    linear(weight, x, y, rows, num_decode_rows_);
+    linear(weight, x, {.y = y, .factor = units_.factor}, rows, num_decode_rows_);
     return;
   }
-  linear(weight, x, nullptr, rows, num_decode_rows_, ws_.own_sums);
+  linear(weight, x, {.y_f32 = ws_.own_sums}, rows, num_decode_rows_);
   const auto own = shard_.stream_rows(rows);
   const int64_t count = own.count * weight.out_dim;
   if (shard_.sequence_parallel) {
@@ -155,11 +161,12 @@ void Forward::shared_linear(const LinearWeight& weight, const bf16* x, bf16* y, 
   backend_.launch(AddPartsArguments{.parts = ws_.all_sums,
                                     .sum = y + own.first * weight.out_dim,
                                     .count = count,
-                                    .num_parts = static_cast<int>(shard_.tp)});
+                                    .num_parts = static_cast<int>(shard_.tp),
+                                    .factor = units_.factor});
 }
 
 // A row of a table for each index: what embed does.
-void Forward::gather(const bf16* from, const int32_t* rows_of, bf16* to, int64_t rows) {
+void Forward::gather(const half16* from, const int32_t* rows_of, half16* to, int64_t rows) {
   backend_.launch(EmbedArguments{.tokens = rows_of,
                                  .table = from,
                                  .out = to,
@@ -170,7 +177,7 @@ void Forward::gather(const bf16* from, const int32_t* rows_of, bf16* to, int64_t
 }
 
 // A rank has some rows of the table; where another has it, the row is zero, and the sum is exact.
-void Forward::embed(const bf16* table, int64_t rows) {
+void Forward::embed(const half16* table, int64_t rows) {
   backend_.launch(EmbedArguments{.tokens = ws_.tokens,
                                  .table = table,
                                  .out = ws_.x,
@@ -178,30 +185,27 @@ void Forward::embed(const bf16* table, int64_t rows) {
                                  .vocab = static_cast<int32_t>(config_.vocab_size),
                                  .first_id = static_cast<int32_t>(shard_.vocab.begin),
                                  .num_table_rows = static_cast<int32_t>(shard_.vocab.end - shard_.vocab.begin),
-                                 .hidden = static_cast<int>(config_.hidden_size)});
+                                 .hidden = static_cast<int>(config_.hidden_size),
+                                 .factor = units_.factor});
   if (ranks_.tp) {
-    ranks_.tp->all_reduce(ws_.x, ws_.x, rows * config_.hidden_size, comm::Element::kBf16);
+    ranks_.tp->all_reduce(ws_.x, ws_.x, rows * config_.hidden_size, half_);
   }
 }
 
 // The residual stream is the pair of x and residual, and goes over as that.
 void Forward::send_to_next_stage(int64_t rows) {
   const auto own = shard_.stream_rows(rows);
-  for (const bf16* const values : {ws_.x, ws_.residual}) {
-    ranks_.pp->send(values + own.first * config_.hidden_size,
-                    own.count * config_.hidden_size,
-                    comm::Element::kBf16,
-                    ranks_.pp->rank() + 1);
+  for (const half16* const values : {ws_.x, ws_.residual}) {
+    ranks_.pp->send(
+        values + own.first * config_.hidden_size, own.count * config_.hidden_size, half_, ranks_.pp->rank() + 1);
   }
 }
 
 void Forward::receive_from_stage_before(int64_t rows) {
   const auto own = shard_.stream_rows(rows);
-  for (bf16* const values : {ws_.x, ws_.residual}) {
-    ranks_.pp->receive(values + own.first * config_.hidden_size,
-                       own.count * config_.hidden_size,
-                       comm::Element::kBf16,
-                       ranks_.pp->rank() - 1);
+  for (half16* const values : {ws_.x, ws_.residual}) {
+    ranks_.pp->receive(
+        values + own.first * config_.hidden_size, own.count * config_.hidden_size, half_, ranks_.pp->rank() - 1);
   }
 }
 
@@ -224,14 +228,14 @@ void Forward::run_main(const StepShape& shape) {
     send_to_next_stage(rows);
     return;
   }
-  bf16* const states = ws_.main_state + shape.first_row * config_.hidden_size;
+  half16* const states = ws_.main_state + shape.first_row * config_.hidden_size;
   observer_.run("final_norm", "", [&] { norm(weights_.final_norm, true, false, states, rows); });
   observer_.show("final_norm", states + shard_.stream_rows(rows).first * config_.hidden_size);
   join_rows(states, rows);
   run_head("logits", states, weights_.head, shape);
 }
 
-void Forward::run_mtp(int64_t k, const bf16* states, const StepShape& shape) {
+void Forward::run_mtp(int64_t k, const half16* states, const StepShape& shape) {
   if (!shard_.is_last_stage) {
     return;
   }
@@ -240,7 +244,7 @@ void Forward::run_mtp(int64_t k, const bf16* states, const StepShape& shape) {
   const int64_t hidden = config_.hidden_size;
   const MtpWeights& mtp = weights_.mtp[static_cast<size_t>(k)];
   const std::string name = "mtp." + std::to_string(k);
-  const auto norm_half = [&](const bf16* from, const bf16* gain, bf16* to) {
+  const auto norm_half = [&](const half16* from, const half16* gain, float epsilon, half16* to) {
     backend_.launch(RmsNormArguments{.x = from,
                                      .gain = gain,
                                      .normed = to,
@@ -248,18 +252,20 @@ void Forward::run_mtp(int64_t k, const bf16* states, const StepShape& shape) {
                                      .x_stride = hidden,
                                      .normed_stride = 2 * hidden,
                                      .hidden = static_cast<int>(hidden),
-                                     .epsilon = static_cast<float>(config_.rms_norm_eps)});
+                                     .epsilon = epsilon});
   };
   observer_.run(name.c_str(), ".embed", [&] { embed(mtp.embedding, rows); });
   observer_.show(name + ".embed", ws_.x);
-  observer_.run(name.c_str(), ".enorm", [&] { norm_half(ws_.x, mtp.enorm, ws_.normed); });
+  observer_.run(name.c_str(), ".enorm", [&] { norm_half(ws_.x, mtp.enorm, units_.norm_epsilon, ws_.normed); });
   observer_.show(name + ".enorm", ws_.normed, 2 * hidden);
   observer_.run(name.c_str(), ".hnorm", [&] {
     gather(states, ws_.state_rows, ws_.gathered, rows);
-    norm_half(ws_.gathered, mtp.hnorm, ws_.normed + hidden);
+    norm_half(ws_.gathered, mtp.hnorm, static_cast<float>(config_.rms_norm_eps), ws_.normed + hidden);
   });
   observer_.show(name + ".hnorm", ws_.normed + hidden, 2 * hidden);
-  observer_.run(name.c_str(), ".eh_proj", [&] { bf16_linear(mtp.eh_proj, ws_.normed, nullptr, ws_.x, rows); });
+  observer_.run(name.c_str(), ".eh_proj", [&] {
+    bf16_linear(mtp.eh_proj, ws_.normed, {.y = ws_.x, .factor = units_.factor}, rows);
+  });
   observer_.show(name + ".eh_proj", ws_.x);
   const auto index = static_cast<size_t>(config_.num_hidden_layers + k);
   run_layer({name + ".layer", mtp.layer, index, "cache." + std::to_string(index) + ".latent"}, false, shape);
@@ -269,14 +275,14 @@ void Forward::run_mtp(int64_t k, const bf16* states, const StepShape& shape) {
   run_head(name + ".logits", ws_.mtp_state, mtp.head, shape);
 }
 
-void Forward::run_head(const std::string& id, const bf16* states, const LinearWeight& head, const StepShape& shape) {
+void Forward::run_head(const std::string& id, const half16* states, const LinearWeight& head, const StepShape& shape) {
   if (shape.num_head_rows == 0) {
     return;
   }
   float* const logits = ws_.logits + shape.first_head_row * config_.vocab_size;
   observer_.run(id.c_str(), "", [&] {
     gather(states, ws_.head_rows, ws_.gathered, shape.num_head_rows);
-    bf16_linear(head, ws_.gathered, ranks_.tp ? ws_.own_logits : logits, nullptr, shape.num_head_rows);
+    bf16_linear(head, ws_.gathered, {.y_f32 = ranks_.tp ? ws_.own_logits : logits}, shape.num_head_rows);
     if (ranks_.tp) {
       join_logits(logits, shape.num_head_rows);
     }
@@ -308,7 +314,7 @@ void Forward::run_layer(const Layer& layer, bool has_residual, const StepShape& 
   observer_.run(name.c_str(), ".attn_norm", [&] {
     norm(layer.weights.attn_norm, has_residual, true, ws_.normed, rows);
     if (!has_residual) {
-      backend_.copy(ws_.residual, ws_.x, rows * hidden * int64_t{sizeof(bf16)});
+      backend_.copy(ws_.residual, ws_.x, rows * hidden * int64_t{sizeof(half16)});
     }
   });
   observer_.show(name + ".attn_norm", ws_.normed + first);
@@ -335,9 +341,10 @@ void Forward::run_layer(const Layer& layer, bool has_residual, const StepShape& 
 }
 
 void Forward::run_mlp(
-    const std::string& name, const MlpWeights& mlp, int64_t rows, bf16* out, const std::string& out_id) {
+    const std::string& name, const MlpWeights& mlp, int64_t rows, half16* out, const std::string& out_id) {
   const bool fp8 = mlp.down.is_fp8();
-  observer_.run(name.c_str(), ".gate", [&] { linear(mlp.gate_up, ws_.normed, ws_.gate_up, rows, num_decode_rows_); });
+  observer_.run(
+      name.c_str(), ".gate", [&] { linear(mlp.gate_up, ws_.normed, {.y = ws_.gate_up}, rows, num_decode_rows_); });
   observer_.show(name + ".gate", ws_.gate_up, 2 * mlp.padded_dim);
   observer_.show(name + ".up", ws_.gate_up + mlp.padded_dim, 2 * mlp.padded_dim);
   observer_.run(name.c_str(), ".act", [&] {

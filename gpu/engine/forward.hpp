@@ -11,6 +11,7 @@
 #include "gpu/engine/observer.hpp"
 #include "gpu/engine/ranks.hpp"
 #include "gpu/engine/shard.hpp"
+#include "gpu/engine/stream_units.hpp"
 #include "gpu/engine/workspace.hpp"
 #include "gpu/kernels/quantize_block.cuh"
 #include "model/config.hpp"
@@ -44,13 +45,14 @@ class Forward {
           const LatentCache& cache,
           const StepLimits& limits,
           ScaleFormat scale_format,
+          const StreamUnits& units,
           Backend& backend,
           Observer& observer);
 
   // From tokens to main_state, and the logits of head_rows; on a stage of several, from and to its neighbours.
   void run_main(const StepShape& shape);
   // MTP layer k: from state_rows of `states`, and tokens, to mtp_state, and the logits of head_rows. The last stage's alone.
-  void run_mtp(int64_t k, const bf16* states, const StepShape& shape);
+  void run_mtp(int64_t k, const half16* states, const StepShape& shape);
 
  private:
   // One layer under way: names of its ops, its weights, its place in the cache.
@@ -69,10 +71,10 @@ class Forward {
   void run_expanded(const Layer& layer, const StepShape& shape);
   void run_output(const Layer& layer, int64_t rows);
   // `out_id`: the op that the down projection computes.
-  void run_mlp(const std::string& name, const MlpWeights& mlp, int64_t rows, bf16* out, const std::string& out_id);
+  void run_mlp(const std::string& name, const MlpWeights& mlp, int64_t rows, half16* out, const std::string& out_id);
   // What the rank's experts work on: tokens of the step, or those that other ranks sent.
   struct ExpertInput {
-    const bf16* x = nullptr;
+    const half16* x = nullptr;
     const fp8_e4m3* codes = nullptr;
     const float* scales = nullptr;
     const int32_t* experts = nullptr;  // that each of them chose, as align had them
@@ -93,32 +95,33 @@ class Forward {
   [[nodiscard]] bool packs_experts() const { return ws_.packed_codes != nullptr; }
   [[nodiscard]] int64_t num_packed_tiles(int64_t rows) const;
   void pack(const ExpertInput& input);
-  void expert_linear(const LinearWeight& weight, const ExpertInput* input, bf16* y, float* y_f32, int64_t rows);
-  void packed_expert_linear(const LinearWeight& weight, bool is_first, bf16* y, float* y_f32, int64_t rows);
+  void expert_linear(const LinearWeight& weight, const ExpertInput* input, half16* y, float* y_f32, int64_t rows);
+  void packed_expert_linear(const LinearWeight& weight, bool is_first, half16* y, float* y_f32, int64_t rows);
   void take_back(Shard::Share own);
   void combine(const Layer& layer, int64_t rows);
   void join_logits(float* logits, int64_t rows);
-  void run_head(const std::string& id, const bf16* states, const LinearWeight& head, const StepShape& shape);
+  void run_head(const std::string& id, const half16* states, const LinearWeight& head, const StepShape& shape);
 
   // The norm of x, after adding the residual if there is one, into out and, for FP8 linears, codes: of the rank's rows of the stream.
-  void norm(const bf16* gain, bool adds_residual, bool quantizes, bf16* out, int64_t rows);
+  void norm(const half16* gain, bool adds_residual, bool quantizes, half16* out, int64_t rows);
   // All rows on every rank, where each has normed its own.
-  void join_rows(bf16* values, int64_t rows);
+  void join_rows(half16* values, int64_t rows);
   void join_normed(int64_t rows);
-  // normed, or codes and scales, times W^T, into y, or unrounded into y_f32. FP8: rows from num_decode_rows on by wgmma, on a device that
+  // Where a linear's sums go: times factor and rounded into y, or as they are into y_f32.
+  struct Output {
+    half16* y = nullptr;
+    float* y_f32 = nullptr;
+    float factor = 1;
+  };
+  // normed, or codes and scales, times W^T. FP8: rows from num_decode_rows on by wgmma, on a device that
   // has it.
-  void linear(const LinearWeight& weight,
-              const bf16* x,
-              bf16* y,
-              int64_t rows,
-              int64_t num_decode_rows,
-              float* y_f32 = nullptr);
-  void bf16_linear(const LinearWeight& weight, const bf16* x, float* y_f32, bf16* y_bf16, int64_t rows);
-  void gather(const bf16* from, const int32_t* rows_of, bf16* to, int64_t rows);
-  void embed(const bf16* table, int64_t rows);
-  // The same where tensor-parallel ranks each have a part of K: their FP32 sums are gathered and added in one order. A sequence-parallel
-  // rank gets and adds those of its own rows alone.
-  void shared_linear(const LinearWeight& weight, const bf16* x, bf16* y, int64_t rows);
+  void linear(const LinearWeight& weight, const half16* x, const Output& out, int64_t rows, int64_t num_decode_rows);
+  void bf16_linear(const LinearWeight& weight, const half16* x, const Output& out, int64_t rows);
+  void gather(const half16* from, const int32_t* rows_of, half16* to, int64_t rows);
+  void embed(const half16* table, int64_t rows);
+  // The same into the residual stream, in its units. Where tensor-parallel ranks each have a part of K, their FP32 sums are gathered and
+  // added in one order. A sequence-parallel rank gets and adds those of its own rows alone.
+  void shared_linear(const LinearWeight& weight, const half16* x, half16* y, int64_t rows);
   void send_to_next_stage(int64_t rows);
   void receive_from_stage_before(int64_t rows);
   void show_experts(const Layer& layer, int64_t rows);
@@ -132,8 +135,10 @@ class Forward {
   const LatentCache& cache_;
   const StepLimits& limits_;
   ScaleFormat scale_format_;
+  StreamUnits units_;
   float softmax_scale_;
   Backend& backend_;
+  comm::Element half_;  // as communicators call half16
   Observer& observer_;
   int64_t num_decode_rows_ = 0;  // of the step under way
 };

@@ -16,9 +16,9 @@ void Forward::run_query(const Layer& layer, int64_t rows) {
   const char* const name = layer.name.c_str();
   const LayerWeights& w = layer.weights;
   const std::string q_id = layer.name + (w.q_a ? ".attn.q_b" : ".attn.q");
-  observer_.run(name, ".attn.kv_a", [&] { linear(w.kv_a, ws_.normed, ws_.kv_a, rows, num_decode_rows_); });
+  observer_.run(name, ".attn.kv_a", [&] { linear(w.kv_a, ws_.normed, {.y = ws_.kv_a}, rows, num_decode_rows_); });
   if (w.q_a) {
-    observer_.run(name, ".attn.q_a", [&] { linear(*w.q_a, ws_.normed, ws_.q_a, rows, num_decode_rows_); });
+    observer_.run(name, ".attn.q_a", [&] { linear(*w.q_a, ws_.normed, {.y = ws_.q_a}, rows, num_decode_rows_); });
     observer_.show(layer.name + ".attn.q_a", ws_.q_a);
     observer_.run(name, ".attn.q_a_norm", [&] {
       const bool fp8 = w.q.is_fp8();
@@ -37,7 +37,7 @@ void Forward::run_query(const Layer& layer, int64_t rows) {
     observer_.show(layer.name + ".attn.q_a_norm", ws_.q_a_norm);
   }
   observer_.run(
-      q_id.c_str(), "", [&] { linear(w.q, w.q_a ? ws_.q_a_norm : ws_.normed, ws_.q, rows, num_decode_rows_); });
+      q_id.c_str(), "", [&] { linear(w.q, w.q_a ? ws_.q_a_norm : ws_.normed, {.y = ws_.q}, rows, num_decode_rows_); });
   observer_.show(q_id, ws_.q);
   observer_.show(layer.name + ".attn.kv_a", ws_.kv_a);
   observer_.run(name, ".attn.q_rope", [&] {
@@ -60,7 +60,7 @@ void Forward::write_cache(const Layer& layer, int64_t rows) {
                                          .cos_sin = ws_.rotations,
                                          .positions = ws_.positions,
                                          .slots = ws_.slots,
-                                         .cache = cache_.bf16_pages(layer.index),
+                                         .cache = cache_.half16_pages(layer.index),
                                          .num_tokens = rows,
                                          .kv_lora = static_cast<int>(config_.kv_lora_rank),
                                          .rope = static_cast<int>(config_.qk_rope_head_dim),
@@ -85,7 +85,7 @@ void Forward::run_absorbed(const Layer& layer, const StepShape& shape) {
   observer_.run(name, ".attn.q_latent", [&] {
     backend_.launch(Bf16LinearArguments{.x = ws_.q,
                                         .weight = w.w_uk,
-                                        .y_bf16 = ws_.q_latent,
+                                        .y_half16 = ws_.q_latent,
                                         .num_tokens = rows,
                                         .x_stride = heads * config_.qk_head_dim(),
                                         .x_batch_stride = config_.qk_head_dim(),
@@ -99,7 +99,7 @@ void Forward::run_absorbed(const Layer& layer, const StepShape& shape) {
   observer_.run(name, ".attn.o_latent", [&] {
     backend_.launch(LatentAttentionArguments{.q_latent = ws_.q_latent,
                                              .q_rope = ws_.q_rope,
-                                             .cache = cache_.bf16_pages(layer.index),
+                                             .cache = cache_.half16_pages(layer.index),
                                              .block_table = ws_.block_table,
                                              .num_keys = ws_.num_keys,
                                              .first_token = ws_.first_token,
@@ -124,7 +124,7 @@ void Forward::run_absorbed(const Layer& layer, const StepShape& shape) {
   observer_.run(name, ".attn.context", [&] {
     backend_.launch(Bf16LinearArguments{.x = ws_.o_latent,
                                         .weight = w.w_uv,
-                                        .y_bf16 = ws_.context,
+                                        .y_half16 = ws_.context,
                                         .num_tokens = rows,
                                         .x_stride = heads * latent,
                                         .x_batch_stride = latent,
@@ -145,7 +145,7 @@ void Forward::run_expanded(const Layer& layer, const StepShape& shape) {
     return;
   }
   observer_.run(name, ".attn.kv_b", [&] {
-    backend_.launch(GatherLatentArguments{.cache = cache_.bf16_pages(layer.index),
+    backend_.launch(GatherLatentArguments{.cache = cache_.half16_pages(layer.index),
                                           .slots = ws_.key_slots,
                                           .latent = kv_b.is_fp8() ? nullptr : ws_.key_latent,
                                           .k_rope = ws_.key_rope,
@@ -157,7 +157,7 @@ void Forward::run_expanded(const Layer& layer, const StepShape& shape) {
                                           .rope = static_cast<int>(config_.qk_rope_head_dim),
                                           .scale_format = scale_format_,
                                           .cache_fp8 = cache_.fp8_pages(layer.index)});
-    linear(kv_b, ws_.key_latent, ws_.kv, keys, 0);
+    linear(kv_b, ws_.key_latent, {.y = ws_.kv}, keys, 0);
   });
   observer_.show(layer.name + ".attn.kv_b", ws_.kv);
   observer_.run(name, ".attn.context", [&] {

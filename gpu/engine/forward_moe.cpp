@@ -25,7 +25,7 @@ void Forward::run_router(const Layer& layer, int64_t rows) {
   int32_t* const topk_ids = ws_.topk_ids + first * config_.num_experts_per_tok;
   float* const topk_weights = ws_.topk_weights + first * config_.num_experts_per_tok;
   observer_.run(name.c_str(), ".router_logits", [&] {
-    bf16_linear(moe.router, ws_.normed + first * config_.hidden_size, logits, nullptr, count);
+    bf16_linear(moe.router, ws_.normed + first * config_.hidden_size, {.y_f32 = logits}, count);
   });
   observer_.show(name + ".router_logits", logits);
   observer_.run(name.c_str(), ".topk_ids", [&] {
@@ -41,7 +41,7 @@ void Forward::run_router(const Layer& layer, int64_t rows) {
         .num_groups = static_cast<int>(config_.n_group),
         .kept_groups = static_cast<int>(config_.topk_group),
         .k = static_cast<int>(config_.num_experts_per_tok),
-        .scaling_factor = static_cast<float>(config_.routed_scaling_factor),
+        .scaling_factor = units_.routed_factor,
         .normalise = config_.norm_topk_prob,
         .scoring = config_.scoring_func == model::ScoringFunction::kSoftmax ? Scoring::kSoftmax : Scoring::kSigmoid,
         .group_score =
@@ -124,7 +124,7 @@ void Forward::pack(const ExpertInput& input) {
 }
 
 // Of the tokens that were packed, or of what the linear before it gave.
-void Forward::packed_expert_linear(const LinearWeight& weight, bool is_first, bf16* y, float* y_f32, int64_t rows) {
+void Forward::packed_expert_linear(const LinearWeight& weight, bool is_first, half16* y, float* y_f32, int64_t rows) {
   constexpr int64_t kTile = emulated::kSm90Tokens;
   backend_.launch(
       Fp8LinearSm90Arguments{.x = is_first ? ws_.packed_codes : ws_.expert_codes,
@@ -146,7 +146,8 @@ void Forward::packed_expert_linear(const LinearWeight& weight, bool is_first, bf
 
 // One expert's part of a grouped linear, into y, or unrounded into y_f32. With an input, row r of an expert reads the token that chose
 // it; without, what the linear before it gave.
-void Forward::expert_linear(const LinearWeight& weight, const ExpertInput* input, bf16* y, float* y_f32, int64_t rows) {
+void Forward::expert_linear(
+    const LinearWeight& weight, const ExpertInput* input, half16* y, float* y_f32, int64_t rows) {
   if (packs_experts()) {
     packed_expert_linear(weight, input != nullptr, y, y_f32, rows);
     return;
@@ -174,7 +175,7 @@ void Forward::expert_linear(const LinearWeight& weight, const ExpertInput* input
                                       .num_valid = ws_.num_valid,
                                       .weight = weight.values,
                                       .y_f32 = y_f32,
-                                      .y_bf16 = y,
+                                      .y_half16 = y,
                                       .num_tokens = rows,
                                       .x_stride = weight.in_dim,
                                       .x_batch_stride = input != nullptr ? 0 : rows * weight.in_dim,
@@ -253,8 +254,8 @@ void Forward::combine(const Layer& layer, int64_t rows) {
   const auto [first, count] = own;
   const int32_t* const ids = ws_.topk_ids + first * k;
   const float* const topk_weights = ws_.topk_weights + first * k;
-  const bf16* const shared = layer.weights.moe->shared ? ws_.shared + first * hidden : nullptr;
-  bf16* const out = ws_.x + first * hidden;
+  const half16* const shared = layer.weights.moe->shared ? ws_.shared + first * hidden : nullptr;
+  half16* const out = ws_.x + first * hidden;
   if (ranks_.peers) {
     ranks_.peers->combine(
         layer.index, {.topk_ids = ids, .topk_weights = topk_weights, .shared = shared, .out = out, .count = count});
@@ -276,7 +277,7 @@ void Forward::combine(const Layer& layer, int64_t rows) {
   observer_.show(layer.name + ".ffn", out);
   if (ranks_.exchange_tokens() && ranks_.tp && !shard_.sequence_parallel) {
     const int64_t len = shard_.share_len(rows) * hidden;
-    ranks_.tp->all_gather(ws_.x + shard_.tp_rank * len, ws_.x, len, comm::Element::kBf16);
+    ranks_.tp->all_gather(ws_.x + shard_.tp_rank * len, ws_.x, len, half_);
   }
 }
 

@@ -15,11 +15,11 @@ inline constexpr int64_t kPageRows = 64;  // positions in a page
 struct LatentCache {
   std::vector<std::byte*> pages = {};  // [num_pages, 64, row_bytes] each
   int64_t row_bytes = 0;
-  bool is_fp8 = false;  // rows as gpu/kernels/fp8_cache.cuh has them, else [kv_lora + rope] bf16
+  bool is_fp8 = false;  // rows as gpu/kernels/fp8_cache.cuh has them, else [kv_lora + rope] half16
 
   // One of the two is null.
-  [[nodiscard]] bf16* bf16_pages(size_t layer) const {
-    return is_fp8 ? nullptr : reinterpret_cast<bf16*>(pages[layer]);
+  [[nodiscard]] half16* half16_pages(size_t layer) const {
+    return is_fp8 ? nullptr : reinterpret_cast<half16*>(pages[layer]);
   }
   [[nodiscard]] unsigned char* fp8_pages(size_t layer) const {
     return is_fp8 ? reinterpret_cast<unsigned char*>(pages[layer]) : nullptr;

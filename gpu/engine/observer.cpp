@@ -4,25 +4,29 @@
 #include <cstring>
 #include <utility>
 
+#include "gpu/engine/half.hpp"
 #include "gpu/kernels/fp8_cache.cuh"
 
 namespace gpu {
 namespace {
 
-std::vector<uint16_t> decode_bf16_row(const std::vector<std::byte>& stored) {
+std::vector<uint16_t> decode_half16_row(const std::vector<std::byte>& stored) {
   std::vector<uint16_t> row(stored.size() / sizeof(uint16_t));
   std::memcpy(row.data(), stored.data(), stored.size());
   return row;
 }
 
 // A row of gpu/kernels/fp8_cache.cuh as attention reads it.
-std::vector<uint16_t> decode_fp8_row(const std::vector<std::byte>& stored, int64_t latent, int64_t row_len) {
+std::vector<uint16_t> decode_fp8_row(const std::vector<std::byte>& stored,
+                                     int64_t latent,
+                                     int64_t row_len,
+                                     model::DType half) {
   std::vector<uint16_t> row(static_cast<size_t>(row_len));
   for (int64_t i = 0; i < latent; ++i) {
     float scale = 0;
     std::memcpy(&scale, stored.data() + latent + i / kScaleBlockLen * int64_t{sizeof(float)}, sizeof(scale));
     const float code = model::decode_f8_e4m3(static_cast<uint8_t>(stored[static_cast<size_t>(i)]));
-    row[static_cast<size_t>(i)] = emulated::to_bf16(code * scale).bits;
+    row[static_cast<size_t>(i)] = round_to_half(half, code * scale).bits;
   }
   const size_t rope_bytes = static_cast<size_t>(row_len - latent) * sizeof(uint16_t);
   std::memcpy(row.data() + latent, stored.data() + latent + kFp8CacheScaleBytes, rope_bytes);
@@ -95,19 +99,20 @@ model::TensorView Observer::download_bytes(const std::byte* data,
   return {dtype, std::move(shape), *bytes, bytes};
 }
 
-model::TensorView Observer::download(const bf16* data, int64_t num_rows, int64_t row_len, int64_t row_stride) {
-  return download_bytes(reinterpret_cast<const std::byte*>(data),
-                        row_stride * int64_t{sizeof(bf16)},
-                        model::DType::kBF16,
-                        {num_rows, row_len});
+model::TensorView Observer::download(const half16* data, int64_t num_rows, int64_t row_len, int64_t row_stride) {
+  return download_bytes(
+      reinterpret_cast<const std::byte*>(data), row_stride * int64_t{sizeof(half16)}, half_, {num_rows, row_len});
 }
 
-model::TensorView Observer::sum(const bf16* a, const bf16* b, int64_t num_rows, int64_t row_len) {
+model::TensorView Observer::sum(const half16* a, const half16* b, int64_t num_rows, int64_t row_len) {
   const model::TensorView left = download(a, num_rows, row_len);
   const model::TensorView right = download(b, num_rows, row_len);
+  const auto number = [&](const model::TensorView& tensor, int64_t i) {
+    return static_cast<float>(model::decode(half_, tensor.bytes.data() + i * int64_t{sizeof(half16)}));
+  };
   std::vector<float> sums;
-  for (size_t i = 0; i < static_cast<size_t>(left.size()); ++i) {
-    sums.push_back(model::decode_bf16(left.codes<uint16_t>()[i]) + model::decode_bf16(right.codes<uint16_t>()[i]));
+  for (int64_t i = 0; i < left.size(); ++i) {
+    sums.push_back(number(left, i) + number(right, i));
   }
   return model::make_tensor(model::DType::kF32, left.shape, std::move(sums));
 }
@@ -148,7 +153,7 @@ void Observer::show_cache(const std::string& layer,
       const int64_t slot = pages[static_cast<size_t>(position / kPageRows)] * kPageRows + position % kPageRows;
       std::vector<std::byte> stored(static_cast<size_t>(cache.row_bytes));
       backend_.download(stored.data(), cache.pages[index] + slot * cache.row_bytes, cache.row_bytes);
-      const auto row = cache.is_fp8 ? decode_fp8_row(stored, latent, row_len) : decode_bf16_row(stored);
+      const auto row = cache.is_fp8 ? decode_fp8_row(stored, latent, row_len, half_) : decode_half16_row(stored);
       all.insert(all.end(), row.begin(), row.end());
       if (position >= num_cached) {
         new_keys.insert(new_keys.end(), row.begin() + latent, row.end());
@@ -157,7 +162,7 @@ void Observer::show_cache(const std::string& layer,
   }
   const auto show_rows = [&](const std::string& id, std::vector<uint16_t>& codes) {
     if (wants(id)) {
-      show(id, model::make_tensor(model::DType::kBF16, ops_.at(id).shape, std::move(codes)));
+      show(id, model::make_tensor(half_, ops_.at(id).shape, std::move(codes)));
     }
   };
   show_rows(key_id, new_keys);
@@ -180,7 +185,7 @@ void Observer::show_expert(const std::string& id, int64_t expert, std::vector<Ex
   for (size_t row = 0; row < rows.size(); ++row) {
     backend_.download(codes.data() + row * row_len, rows[row].data, static_cast<int64_t>(row_len * sizeof(uint16_t)));
   }
-  probe_->see(part, model::make_tensor(model::DType::kBF16, part.shape, std::move(codes)));
+  probe_->see(part, model::make_tensor(half_, part.shape, std::move(codes)));
 }
 
 void Observer::time(const std::string& id, const std::function<void()>& launches) {

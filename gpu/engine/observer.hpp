@@ -35,13 +35,13 @@ struct StepSequence {
 // What an expert computed for one token.
 struct ExpertRow {
   int32_t token = 0;
-  const bf16* data = nullptr;
+  const half16* data = nullptr;
 };
 
 class Observer {
  public:
   // Shows what the rank has of each op (model::is_cut_over_tensor_ranks).
-  Observer(Backend& backend, const Shard& shard) : backend_(backend), shard_(shard) {}
+  Observer(Backend& backend, const Shard& shard) : backend_(backend), shard_(shard), half_(backend.half()) {}
 
   // Who is shown the next step; either may be null. The workload is the step's, as the op list takes it.
   void enter_step(const model::ModelConfig& config,
@@ -65,9 +65,12 @@ class Observer {
   // The part of a grouped op that one expert has, by ascending token; nothing without rows.
   void show_expert(const std::string& id, int64_t expert, std::vector<ExpertRow> rows);
   // The FP32 sum of two tensors: the residual stream, which the device keeps as a pair. [num_rows, row_len]
-  [[nodiscard]] model::TensorView sum(const bf16* a, const bf16* b, int64_t num_rows, int64_t row_len);
+  [[nodiscard]] model::TensorView sum(const half16* a, const half16* b, int64_t num_rows, int64_t row_len);
   // [num_rows, row_len], rows row_stride elements apart.
-  [[nodiscard]] model::TensorView download(const bf16* data, int64_t num_rows, int64_t row_len, int64_t row_stride = 0);
+  [[nodiscard]] model::TensorView download(const half16* data,
+                                           int64_t num_rows,
+                                           int64_t row_len,
+                                           int64_t row_stride = 0);
   [[nodiscard]] std::vector<int32_t> download(const int32_t* data, int64_t count);
 
   // Runs launches as the named op.
@@ -83,9 +86,9 @@ class Observer {
   }
 
  private:
-  static model::DType dtype_of(const bf16*) { return model::DType::kBF16; }
-  static model::DType dtype_of(const float*) { return model::DType::kF32; }
-  static model::DType dtype_of(const int32_t*) { return model::DType::kI32; }
+  model::DType dtype_of(const half16*) const { return half_; }
+  model::DType dtype_of(const float*) const { return model::DType::kF32; }
+  model::DType dtype_of(const int32_t*) const { return model::DType::kI32; }
 
   [[nodiscard]] model::TensorView download_bytes(const std::byte* data,
                                                  int64_t stride_bytes,
@@ -96,6 +99,7 @@ class Observer {
 
   Backend& backend_;
   const Shard& shard_;
+  model::DType half_;  // what half16 is
   model::Probe* probe_ = nullptr;
   std::vector<OpTime>* times_ = nullptr;
   const model::ModelConfig* config_ = nullptr;

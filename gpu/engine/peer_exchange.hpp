@@ -39,7 +39,7 @@ class PeerExchange {
   struct Tokens {
     const fp8_e4m3* codes = nullptr;    // [count, hidden], or null: values
     const float* scales = nullptr;      // [ceil(hidden / 128), scale_stride]
-    const bf16* values = nullptr;       // [count, hidden], or null: codes
+    const half16* values = nullptr;     // [count, hidden], or null: codes
     const int32_t* topk_ids = nullptr;  // [count, k]; outside the experts: padding
     int64_t count = 0;
     int64_t scale_stride = 0;
@@ -50,8 +50,8 @@ class PeerExchange {
   struct Sums {
     const int32_t* topk_ids = nullptr;    // [count, k]: those that were dispatched
     const float* topk_weights = nullptr;  // [count, k]
-    const bf16* shared = nullptr;         // [count, hidden], or null
-    bf16* out = nullptr;                  // [count, hidden]
+    const half16* shared = nullptr;       // [count, hidden], or null
+    half16* out = nullptr;                // [count, hidden]
     int64_t count = 0;
   };
   // Reads expert_rows of the workspaces.

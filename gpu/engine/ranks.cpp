@@ -10,10 +10,10 @@ comm::ExchangeFormat exchange_format(const model::ParallelPlan& plan, int64_t ma
   const model::ModelConfig& config = plan.config;
   const bool fp8 = config.quantization.has_value();
   const int64_t num_slices = plan.layout.expert_tp();
-  const size_t output_len = num_slices > 1 ? sizeof(float) : sizeof(bf16);
+  const size_t output_len = num_slices > 1 ? sizeof(float) : sizeof(half16);
   return {.num_slices = static_cast<int>(num_slices),
           .k = static_cast<int>(config.num_experts_per_tok),
-          .row_bytes = config.hidden_size * static_cast<int64_t>(fp8 ? sizeof(fp8_e4m3) : sizeof(bf16)),
+          .row_bytes = config.hidden_size * static_cast<int64_t>(fp8 ? sizeof(fp8_e4m3) : sizeof(half16)),
           .num_scales = fp8 ? (config.hidden_size + kScaleBlockLen - 1) / kScaleBlockLen : 0,
           .output_bytes = config.hidden_size * static_cast<int64_t>(output_len),
           .capacity = max_expert_rows};

@@ -7,7 +7,7 @@
 #include <numeric>
 #include <utility>
 
-#include "gpu/emulation/convert.hpp"
+#include "gpu/engine/half.hpp"
 #include "gpu/engine/workspace.hpp"
 #include "model/check.hpp"
 
@@ -24,10 +24,6 @@ int64_t num_blocks(int64_t len) {
   return (len + kScaleBlockLen - 1) / kScaleBlockLen;
 }
 
-bf16 round_to_bf16(float x) {
-  return emulated::to_bf16(x);
-}
-
 template <typename T>
 std::vector<std::byte> bytes_of(const std::vector<T>& values) {
   const auto bytes = std::as_bytes(std::span(values));
@@ -40,22 +36,25 @@ std::vector<float> floats_of(const TensorView& tensor) {
   return {values.begin(), values.end()};
 }
 
-// BF16 as stored; FP32 where every value is one of BF16.
-std::vector<std::byte> bf16_bytes(const std::string& name, const TensorView& tensor) {
-  if (tensor.dtype == DType::kBF16) {
-    return {tensor.bytes.begin(), tensor.bytes.end()};
+// As the kernels read it. BF16: as stored; FP32 where every value is one of BF16. FP16: rounded, as that profile has its weights.
+TensorView to_half(DType half, const std::string& name, const TensorView& tensor) {
+  if (tensor.dtype == half) {
+    return tensor;
   }
-  std::vector<bf16> codes;
-  for (const float value : floats_of(tensor)) {
-    codes.push_back(round_to_bf16(value));
-    if (model::decode_bf16(codes.back().bits) != value) {
+  std::vector<uint16_t> codes;
+  codes.reserve(static_cast<size_t>(tensor.size()));
+  for (int64_t i = 0; i < tensor.size(); ++i) {
+    const auto value =
+        static_cast<float>(model::decode(tensor.dtype, tensor.bytes.data() + i * model::dtype_bytes(tensor.dtype)));
+    codes.push_back(round_to_half(half, value).bits);
+    if (half == DType::kBF16 && model::decode_bf16(codes.back()) != value) {
       model::throw_input_error("checkpoint: {} holds {} as {}, which is no BF16 number; the device's kernels read BF16",
                                name,
                                value,
                                model::dtype_name(tensor.dtype));
     }
   }
-  return bytes_of(codes);
+  return model::make_tensor(half, tensor.shape, std::move(codes));
 }
 
 // Copies rows into a larger matrix of zeros, both of elements of `width` bytes.
@@ -77,11 +76,9 @@ int num_parts_of(int64_t whole_columns, int64_t num_ranks) {
 
 }  // namespace
 
-WeightLoader::WeightLoader(const model::ShardedSource& source,
-                           const Shard& shard,
-                           DeviceWeights& weights,
-                           MemoryPlan& plan)
-    : source_(source), config_(source.config()), shard_(shard), plan_(plan), weights_(weights) {
+WeightLoader::WeightLoader(
+    const model::ShardedSource& source, const Shard& shard, DType half, DeviceWeights& weights, MemoryPlan& plan)
+    : source_(source), config_(source.config()), shard_(shard), half_(half), plan_(plan), weights_(weights) {
   if (source.has(kEmbedding)) {
     add_matrix(weights.embedding, kEmbedding);
   }
@@ -105,7 +102,7 @@ WeightLoader::WeightLoader(const model::ShardedSource& source,
   }
 }
 
-// Sizes of a BF16 matrix that is stored as it is.
+// Sizes of a matrix that is never FP8.
 LinearWeight WeightLoader::plain_matrix(const std::string& name) const {
   const auto shape = source_.shape(name);
   return {
@@ -120,19 +117,20 @@ void WeightLoader::add(
   all_bytes_ += num_parts * part_len * static_cast<int64_t>(sizeof(T));
 }
 
-void WeightLoader::add_norm(bf16*& pointer, const std::string& name) {
+void WeightLoader::add_norm(half16*& pointer, const std::string& name) {
   add(pointer, 1, model::num_elements(source_.shape(name)), name, [this, name](int64_t) {
-    return bf16_bytes(name, source_.weight(name));
+    const TensorView tensor = to_half(half_, name, source_.weight(name));
+    return Bytes(tensor.bytes.begin(), tensor.bytes.end());
   });
 }
 
-void WeightLoader::add_matrix(bf16*& pointer, const std::string& name) {
+void WeightLoader::add_matrix(half16*& pointer, const std::string& name) {
   add_norm(pointer, name);
 }
 
-void WeightLoader::add_copy(bf16*& pointer,
+void WeightLoader::add_copy(half16*& pointer,
                             const std::string& name,
-                            bf16*& original,
+                            half16*& original,
                             const std::string& original_name) {
   if (source_.keeps_tensors() && source_.has(original_name) &&
       source_.weight(name).bytes.data() == source_.weight(original_name).bytes.data()) {
@@ -166,13 +164,13 @@ void WeightLoader::add_linear(LinearWeight& linear, const std::string& what, con
     for (const std::string& name : stack.names_of(group)) {
       const TensorView tensor = source_.weight(name);
       const DType expected = fp8 ? DType::kF8E4M3 : DType::kBF16;
-      if (tensor.dtype != expected) {
+      if (tensor.dtype != expected && (fp8 || tensor.dtype != half_)) {
         model::throw_input_error("checkpoint: {} is stored as {}; the device's kernels read it as {}",
                                  name,
                                  model::dtype_name(tensor.dtype),
                                  model::dtype_name(expected));
       }
-      place_rows(packed, first_row, columns, width, tensor);
+      place_rows(packed, first_row, columns, width, fp8 ? tensor : to_half(half_, name, tensor));
       first_row += stack.padded_rows;
     }
     return packed;
@@ -232,7 +230,7 @@ void WeightLoader::add_mlp(
               .num_sharing = num_sharing});
 }
 
-// The value of an element is BF16(code * scale), as the reference's absorbed form takes it.
+// The value of an element is BF16(code * scale), or FP16, as the reference's absorbed form takes it.
 void WeightLoader::add_absorbed(LayerWeights& layer, const std::string& name) {
   const int64_t heads = shard_.num_heads;
   const int64_t nope = config_.qk_nope_head_dim;
@@ -240,9 +238,10 @@ void WeightLoader::add_absorbed(LayerWeights& layer, const std::string& name) {
   const int64_t latent = config_.kv_lora_rank;
   const auto rows_of = [this, name, latent](int64_t begin, int64_t end) {  // dequantised [end - begin, latent]
     const TensorView rows = source_.rows(name, begin, end);
-    std::vector<bf16> values;
-    if (rows.dtype == DType::kBF16) {
-      for (const uint16_t bits : rows.codes<uint16_t>()) {
+    std::vector<half16> values;
+    if (rows.dtype != DType::kF8E4M3) {
+      const TensorView halves = to_half(half_, name, rows);
+      for (const uint16_t bits : halves.codes<uint16_t>()) {
         values.push_back({bits});
       }
       return values;
@@ -253,13 +252,13 @@ void WeightLoader::add_absorbed(LayerWeights& layer, const std::string& name) {
       const int64_t row = begin + i / latent;
       const float scale =
           scales[static_cast<size_t>(row / kScaleBlockLen * num_blocks(latent) + i % latent / kScaleBlockLen)];
-      values.push_back(round_to_bf16(model::decode_f8_e4m3(codes[static_cast<size_t>(i)]) * scale));
+      values.push_back(round_to_half(half_, model::decode_f8_e4m3(codes[static_cast<size_t>(i)]) * scale));
     }
     return values;
   };
   add(layer.w_uk, heads, latent * nope, name + " (keys)", [=](int64_t head) {
     const auto rows = rows_of(head * (nope + v), head * (nope + v) + nope);
-    std::vector<bf16> transposed(rows.size());
+    std::vector<half16> transposed(rows.size());
     for (int64_t n = 0; n < nope; ++n) {
       for (int64_t j = 0; j < latent; ++j) {
         transposed[static_cast<size_t>(j * nope + n)] = rows[static_cast<size_t>(n * latent + j)];

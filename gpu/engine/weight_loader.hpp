@@ -16,9 +16,13 @@ namespace gpu {
 
 class WeightLoader {
  public:
-  // `source` and `weights` must outlive this. Lists every tensor that the rank has in `plan`. Throws InputError for a tensor stored in a
-  // format that the kernels do not read.
-  WeightLoader(const model::ShardedSource& source, const Shard& shard, DeviceWeights& weights, MemoryPlan& plan);
+  // `source` and `weights` must outlive this; `half` is the 16-bit format of the kernels. Lists every tensor that the rank has in `plan`.
+  // Throws InputError for a tensor stored in a format that the kernels do not read.
+  WeightLoader(const model::ShardedSource& source,
+               const Shard& shard,
+               model::DType half,
+               DeviceWeights& weights,
+               MemoryPlan& plan);
 
   using OnProgress = std::function<void(int64_t done_bytes, int64_t all_bytes)>;
   // Uploads everything; the plan is allocated by now. `on_progress` may be null.
@@ -36,10 +40,10 @@ class WeightLoader {
   template <typename T>
   void add(
       T*& pointer, int64_t num_parts, int64_t part_len, const std::string& what, std::function<Bytes(int64_t)> pack);
-  void add_norm(bf16*& pointer, const std::string& name);
-  void add_matrix(bf16*& pointer, const std::string& name);
+  void add_norm(half16*& pointer, const std::string& name);
+  void add_matrix(half16*& pointer, const std::string& name);
   // A tensor that a checkpoint may leave out: where the source gives the original's bytes and the rank has them, it is not stored twice.
-  void add_copy(bf16*& pointer, const std::string& name, bf16*& original, const std::string& original_name);
+  void add_copy(half16*& pointer, const std::string& name, half16*& original, const std::string& original_name);
   // Matrices below one another in each group: names_of(group). Rows of each and columns are padded with zeros.
   struct Stack {
     std::function<std::vector<std::string>(int64_t group)> names_of;
@@ -64,10 +68,11 @@ class WeightLoader {
   const model::ShardedSource& source_;
   const model::ModelConfig& config_;
   const Shard& shard_;
+  model::DType half_;
   MemoryPlan& plan_;
   DeviceWeights& weights_;
   std::vector<Item> items_;
-  std::vector<std::pair<bf16**, bf16**>> aliases_;  // pointer, and the one it equals
+  std::vector<std::pair<half16**, half16**>> aliases_;  // pointer, and the one it equals
   int64_t all_bytes_ = 0;
 };
 

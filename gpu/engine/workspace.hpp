@@ -61,34 +61,34 @@ struct Workspace {
   float* rotations = nullptr;        // [num_rotations, rope / 2, 2]
 
   // The residual stream: the layer's input is x + residual. x: embedding, o_proj or ffn.
-  bf16* x = nullptr;         // [R, hidden]; room for a whole number of rows for each tensor-parallel rank
-  bf16* residual = nullptr;  // [R, hidden]
-  bf16* normed = nullptr;    // [R, 2 * hidden]: MTP layers norm two states side by side
+  half16* x = nullptr;         // [R, hidden]; room for a whole number of rows for each tensor-parallel rank
+  half16* residual = nullptr;  // [R, hidden]
+  half16* normed = nullptr;    // [R, 2 * hidden]: MTP layers norm two states side by side
   // Quantised input of the next linear.
   fp8_e4m3* codes = nullptr;  // [R, widest input] or [max_prefill_keys, kv_lora]
   float* scales = nullptr;    // [ceil(input / 128), rows]
 
-  bf16* q_a = nullptr;                // [R, q_lora]
-  bf16* q_a_norm = nullptr;           // [R, q_lora]
-  bf16* q = nullptr;                  // [R, heads, nope + rope]
-  bf16* kv_a = nullptr;               // [R, kv_lora + rope]
-  bf16* kv_a_norm = nullptr;          // [R, kv_lora]: only for a probe
-  bf16* q_rope = nullptr;             // [R, heads, rope]
-  bf16* q_latent = nullptr;           // [R, heads, kv_lora]
-  bf16* o_latent = nullptr;           // [R, heads, kv_lora]
+  half16* q_a = nullptr;              // [R, q_lora]
+  half16* q_a_norm = nullptr;         // [R, q_lora]
+  half16* q = nullptr;                // [R, heads, nope + rope]
+  half16* kv_a = nullptr;             // [R, kv_lora + rope]
+  half16* kv_a_norm = nullptr;        // [R, kv_lora]: only for a probe
+  half16* q_rope = nullptr;           // [R, heads, rope]
+  half16* q_latent = nullptr;         // [R, heads, kv_lora]
+  half16* o_latent = nullptr;         // [R, heads, kv_lora]
   float* lse = nullptr;               // [R, heads]
-  bf16* context = nullptr;            // [R, heads, v]
-  bf16* key_latent = nullptr;         // [max_prefill_keys, kv_lora]
-  bf16* key_rope = nullptr;           // [max_prefill_keys, rope]
-  bf16* kv = nullptr;                 // [max_prefill_keys, heads, nope + v]
+  half16* context = nullptr;          // [R, heads, v]
+  half16* key_latent = nullptr;       // [max_prefill_keys, kv_lora]
+  half16* key_rope = nullptr;         // [max_prefill_keys, rope]
+  half16* kv = nullptr;               // [max_prefill_keys, heads, nope + v]
   int32_t* first_split = nullptr;     // [S + 1]
   int32_t* split_sequence = nullptr;  // [S * max_splits]
   float* partial_o = nullptr;         // as latent_attention wants it
   float* partial_stats = nullptr;
 
-  bf16* gate_up = nullptr;  // [R, 2 * widest padded dim] of the dense MLP or the shared expert
-  bf16* act = nullptr;      // [R, widest padded dim]
-  bf16* shared = nullptr;   // [R, hidden]
+  half16* gate_up = nullptr;  // [R, 2 * widest padded dim] of the dense MLP or the shared expert
+  half16* act = nullptr;      // [R, widest padded dim]
+  half16* shared = nullptr;   // [R, hidden]
 
   float* router_logits = nullptr;    // [R, E]
   float* router_scores = nullptr;    // [R, E]
@@ -102,18 +102,18 @@ struct Workspace {
   float* packed_scales = nullptr;    // [P / 64, hidden / 128, 64]
   int32_t* group_of_tile = nullptr;  // [P / 64]
   int32_t* rows_of_tile = nullptr;   // [P / 64]
-  bf16* expert_gate_up = nullptr;    // [P, 2 * padded dim]
-  bf16* expert_act = nullptr;        // [P, padded dim]
+  half16* expert_gate_up = nullptr;  // [P, 2 * padded dim]
+  half16* expert_act = nullptr;      // [P, padded dim]
   fp8_e4m3* expert_codes = nullptr;  // [P, padded dim]
   float* expert_scales = nullptr;    // [L, padded dim / 128, T]; packed: [P / 64, padded dim / 128, 64]
-  bf16* expert_rows = nullptr;       // [P, hidden]
+  half16* expert_rows = nullptr;     // [P, hidden]
   float* expert_sums = nullptr;  // [P, hidden]: of the rank's slices, where experts are cut; in place of expert_rows
   // What other ranks sent, and what they sent back; null when the rank has all experts.
-  bf16* received = nullptr;             // [T, hidden], of BF16 models
+  half16* received = nullptr;           // [T, hidden], of BF16 models
   fp8_e4m3* received_codes = nullptr;   // [T, hidden]
   float* received_scales = nullptr;     // [ceil(hidden / 128), T]
   int32_t* received_experts = nullptr;  // [T, K]: counted from the rank's first; -1: elsewhere
-  bf16* returned_rows =
+  half16* returned_rows =
       nullptr;  // [R, K, hidden]; null, like what follows, where outputs are read on the ranks that have them
   float* returned_sums = nullptr;     // [slices, R, K, hidden], where experts are cut
   int32_t* returned_slots = nullptr;  // [R, K]: 0, 1, 2, ...
@@ -126,12 +126,12 @@ struct Workspace {
   float* all_sums = nullptr;  // [ranks, R, hidden]
 
   // Results.
-  bf16* main_state = nullptr;   // [num_state_rows(), hidden]: final_norm; behind it what Engine::keep_states() kept
-  bf16* mtp_state = nullptr;    // [R, hidden]: mtp.k.norm of the MTP layer that ran last
-  bf16* gathered = nullptr;     // [R, hidden]
-  float* logits = nullptr;      // [H, vocab of all ranks]
-  float* own_logits = nullptr;  // [H, vocab]: the rank's, where several have them
-  float* all_logits = nullptr;  // [ranks, H, vocab]
+  half16* main_state = nullptr;  // [num_state_rows(), hidden]: final_norm; behind it what Engine::keep_states() kept
+  half16* mtp_state = nullptr;   // [R, hidden]: mtp.k.norm of the MTP layer that ran last
+  half16* gathered = nullptr;    // [R, hidden]
+  float* logits = nullptr;       // [H, vocab of all ranks]
+  float* own_logits = nullptr;   // [H, vocab]: the rank's, where several have them
+  float* all_logits = nullptr;   // [ranks, H, vocab]
 
   SamplerRow* sampler_rows = nullptr;  // [H]
   uint8_t* is_in_prompt = nullptr;     // [H, vocab]

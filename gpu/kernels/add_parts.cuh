@@ -9,9 +9,10 @@ namespace gpu {
 
 struct AddPartsArguments {
   const float* parts = nullptr;  // [num_parts, count]
-  bf16* sum = nullptr;           // [count]
+  half16* sum = nullptr;         // [count]
   int64_t count = 0;
   int num_parts = 0;  // at most 64
+  float factor = 1;   // of the sum, before it is rounded
 };
 
 }  // namespace gpu
@@ -48,7 +49,7 @@ GPU_KERNEL add_parts_kernel(AddPartsArguments arguments) {
       has_sum = true;
     }
   }
-  arguments.sum[i] = to_bf16(sum);
+  arguments.sum[i] = to_half16(multiply(sum, arguments.factor));
 }
 
 inline void add_parts(Stream stream, const AddPartsArguments& arguments) {

@@ -9,7 +9,7 @@ namespace gpu {
 
 // What a rank lets its peers reach.
 struct AllReduceWindow {
-  bf16* rows = nullptr;  // [2, max_rows, hidden]: of even and of odd epochs, so that nobody waits until all have read
+  half16* rows = nullptr;  // [2, max_rows, hidden]: of even and of odd epochs, so that nobody waits until all have read
   uint32_t* flags =
       nullptr;  // [max_rows, num_ranks]: the epoch of the last row that each rank has laid out; zero at first
 };
@@ -30,7 +30,7 @@ namespace gpu::DSV3_BACKEND {
 
 inline constexpr int kAllReduceMaxRanks = 8;
 
-GPU_DEVICE bf16* all_reduce_row(const AllReduceNormArguments& arguments, int rank, uint32_t epoch, int64_t token) {
+GPU_DEVICE half16* all_reduce_row(const AllReduceNormArguments& arguments, int rank, uint32_t epoch, int64_t token) {
   return arguments.windows[rank].rows + (epoch % 2 * arguments.max_rows + token) * arguments.norm.hidden;
 }
 
@@ -40,8 +40,8 @@ GPU_KERNEL lay_out_rows_kernel(AllReduceNormArguments arguments) {
   const auto token = static_cast<int64_t>(block_idx().x);
   const int thread = static_cast<int>(thread_idx().x);
   const uint32_t epoch = arguments.epochs[token] + 1;
-  const bf16* const x = arguments.norm.x + token * arguments.norm.x_stride;
-  bf16* const row = all_reduce_row(arguments, arguments.rank, epoch, token);
+  const half16* const x = arguments.norm.x + token * arguments.norm.x_stride;
+  half16* const row = all_reduce_row(arguments, arguments.rank, epoch, token);
   for (int column = thread * kVectorLen; column < arguments.norm.hidden; column += kRmsNormThreads * kVectorLen) {
     store_vector<kVectorLen>(row + column, load_vector<kVectorLen>(x + column));
   }
@@ -76,10 +76,10 @@ GPU_KERNEL all_reduce_norm_kernel(AllReduceNormArguments arguments) {
         }
       }
     }
-    Vector<bf16, kVectorLen> x;
+    Vector<half16, kVectorLen> x;
     GPU_UNROLL
     for (int i = 0; i < kVectorLen; ++i) {
-      x.at[i] = to_bf16(sum[i]);
+      x.at[i] = to_half16(sum[i]);
     }
     return x;
   });

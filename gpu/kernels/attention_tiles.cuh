@@ -43,7 +43,7 @@ GPU_DEVICE void add_weighted_values(FragmentC (&o)[kChunks][1][kTiles],
         b[step][n] = {{of_pair.at[step % 2 * 2], of_pair.at[step % 2 * 2 + 1]}};
       }
     }
-    multiply_bf16(o[chunk], p, b);
+    multiply_half16(o[chunk], p, b);
   }
 }
 

@@ -11,12 +11,12 @@
 namespace gpu {
 
 struct Bf16LinearArguments {
-  const bf16* x = nullptr;                // element k of token t in batch b: x[t * x_stride + b * x_batch_stride + k]
+  const half16* x = nullptr;              // element k of token t in batch b: x[t * x_stride + b * x_batch_stride + k]
   const int32_t* token_of_row = nullptr;  // [num_batches, num_tokens]: the t that each row reads; null: its own
   const int32_t* num_valid = nullptr;     // [num_batches]: rows of each batch that exist; null: all
-  const bf16* weight = nullptr;           // [num_batches, out_dim, in_dim]
-  float* y_f32 = nullptr;                 // element n likewise, with y's strides; one of y_f32 and y_bf16 is null
-  bf16* y_bf16 = nullptr;                 // rows that do not exist stay untouched
+  const half16* weight = nullptr;         // [num_batches, out_dim, in_dim]
+  float* y_f32 = nullptr;                 // element n likewise, with y's strides; one of y_f32 and y_half16 is null
+  half16* y_half16 = nullptr;             // rows that do not exist stay untouched
   float* partial_sums = nullptr;          // [num_splits, num_batches, num_tokens, out_dim]; may be null for one split
   int32_t* arrivals = nullptr;  // [linear_num_tiles()], zero before the first launch and after each; null for one split
   int64_t num_tokens = 0;
@@ -29,6 +29,7 @@ struct Bf16LinearArguments {
   int num_batches = 1;
   int num_splits = 1;  // at most ceil(in_dim / 64)
   int num_parts = 1;   // 1, 2, 4 or 8, a divisor of in_dim / 64 and multiple of num_splits: summed as a binary tree
+  float factor = 1;    // of a sum, before it is rounded into y_half16
 };
 
 }  // namespace gpu
@@ -60,8 +61,8 @@ GPU_KERNEL bf16_linear_kernel(Bf16LinearArguments arguments) {
   const int64_t row_bytes = arguments.in_dim * kBf16Bytes;
   const int64_t num_pieces = (row_bytes + kPieceBytes - 1) / kPieceBytes;
   const int64_t split = block_idx().y;
-  const bf16* const x = arguments.x + batch * arguments.x_batch_stride;
-  const bf16* const weight = arguments.weight + batch * arguments.out_dim * arguments.in_dim;
+  const half16* const x = arguments.x + batch * arguments.x_batch_stride;
+  const half16* const weight = arguments.weight + batch * arguments.out_dim * arguments.in_dim;
 
   FragmentC total[1][kColumns];
   clear(total);
@@ -72,11 +73,11 @@ GPU_KERNEL bf16_linear_kernel(Bf16LinearArguments arguments) {
       parts.end,
       [&](auto& stage, int piece) {
         const int64_t byte = static_cast<int64_t>(piece) * kPieceBytes;
-        copy_pieces<kLinearRows>(stage.weight, weight, row_bytes, byte, [&](int row) -> const bf16* {
+        copy_pieces<kLinearRows>(stage.weight, weight, row_bytes, byte, [&](int row) -> const half16* {
           const int64_t at = place.first_row + row;
           return at < arguments.out_dim ? weight + at * arguments.in_dim : nullptr;
         });
-        copy_pieces<kTokens>(stage.x, x, row_bytes, byte, [&](int row) -> const bf16* {
+        copy_pieces<kTokens>(stage.x, x, row_bytes, byte, [&](int row) -> const half16* {
           const int64_t token = place.first_token + row;
           return token < place.num_tokens
                      ? x + (token_of_row != nullptr ? token_of_row[token] : token) * arguments.x_stride
@@ -87,7 +88,7 @@ GPU_KERNEL bf16_linear_kernel(Bf16LinearArguments arguments) {
         FragmentA a[kPieceSteps][1];
         FragmentB b[kPieceSteps][kColumns];
         load_operands<kTokens>(stage, a, b);
-        multiply_bf16(total, a, b);
+        multiply_half16(total, a, b);
         if (parts.ends_part(piece)) {
           end_part(part_sums(shared), parts.part(piece), piece + 1 == parts.end, total);
         }
@@ -107,7 +108,7 @@ GPU_KERNEL bf16_linear_kernel(Bf16LinearArguments arguments) {
         if (arguments.y_f32 != nullptr) {
           arguments.y_f32[at] = value;
         } else {
-          arguments.y_bf16[at] = to_bf16(value);
+          arguments.y_half16[at] = to_half16(multiply(value, arguments.factor));
         }
       });
 }
@@ -126,7 +127,7 @@ inline void bf16_linear(Stream stream, const Bf16LinearArguments& arguments) {
                 "bf16_linear: parts are 2, 4 or 8, divide the pieces of 64 of in_dim, and splits divide them");
   require(arguments.num_splits == 1 || (arguments.partial_sums != nullptr && arguments.arrivals != nullptr),
           "bf16_linear: splits need partial_sums and arrivals");
-  require((arguments.y_f32 == nullptr) != (arguments.y_bf16 == nullptr), "bf16_linear: one of y_f32 and y_bf16");
+  require((arguments.y_f32 == nullptr) != (arguments.y_half16 == nullptr), "bf16_linear: one of y_f32 and y_half16");
   if (arguments.num_tokens == 0 || arguments.out_dim == 0 || arguments.num_batches == 0) {
     return;
   }

@@ -12,18 +12,18 @@
 namespace gpu {
 
 struct CacheLatentArguments {
-  const bf16* kv_a = nullptr;          // [num_tokens, kv_lora + rope]
-  const bf16* gain = nullptr;          // [kv_lora]
+  const half16* kv_a = nullptr;        // [num_tokens, kv_lora + rope]
+  const half16* gain = nullptr;        // [kv_lora]
   const float* cos_sin = nullptr;      // [num_positions, rope / 2, 2]
   const int32_t* positions = nullptr;  // [num_tokens]: rows of cos_sin
   const int64_t* slots = nullptr;  // [num_tokens]: page * 64 + place in the page; negative: padding, nothing is written
-  bf16* cache = nullptr;           // [num_pages, 64, kv_lora + rope], or null for cache_fp8
+  half16* cache = nullptr;         // [num_pages, 64, kv_lora + rope], or null for cache_fp8
   int64_t num_tokens = 0;
   int kv_lora = 0;  // a multiple of 8, at most 1024
   int rope = 0;     // a multiple of 8, at most 1024
   float epsilon = 0;
   unsigned char* cache_fp8 = nullptr;  // [num_pages, 64, fp8_cache_row_bytes()], or null for cache
-  bf16* normed = nullptr;              // [num_tokens, kv_lora]: the norm before it becomes FP8; or null
+  half16* normed = nullptr;            // [num_tokens, kv_lora]: the norm before it becomes FP8; or null
 };
 
 }  // namespace gpu
@@ -48,14 +48,14 @@ GPU_KERNEL cache_latent_kernel(CacheLatentArguments arguments) {
   }
   const int column = static_cast<int>(thread_idx().x) * kVectorLen;
   const int row_len = arguments.kv_lora + arguments.rope;
-  const bf16* const from = arguments.kv_a + token * row_len;
+  const half16* const from = arguments.kv_a + token * row_len;
   const bool is_fp8 = arguments.cache_fp8 != nullptr;
   unsigned char* const fp8_row =
       is_fp8 ? arguments.cache_fp8 + slot * fp8_cache_row_bytes(arguments.kv_lora, arguments.rope) : nullptr;
-  bf16* const to = is_fp8 ? nullptr : arguments.cache + slot * row_len;
-  bf16* const rope_to =
-      is_fp8 ? reinterpret_cast<bf16*>(fp8_row + arguments.kv_lora + kFp8CacheScaleBytes) : to + arguments.kv_lora;
-  Vector<bf16, kVectorLen> latent{};
+  half16* const to = is_fp8 ? nullptr : arguments.cache + slot * row_len;
+  half16* const rope_to =
+      is_fp8 ? reinterpret_cast<half16*>(fp8_row + arguments.kv_lora + kFp8CacheScaleBytes) : to + arguments.kv_lora;
+  Vector<half16, kVectorLen> latent{};
   float sum = 0;
   if (column < arguments.kv_lora) {
     latent = load_vector<kVectorLen>(from + column);
@@ -70,7 +70,7 @@ GPU_KERNEL cache_latent_kernel(CacheLatentArguments arguments) {
     const auto gain = load_vector<kVectorLen>(arguments.gain + column);
     GPU_UNROLL
     for (int i = 0; i < kVectorLen; ++i) {
-      latent.at[i] = to_bf16(multiply(multiply(to_float(latent.at[i]), inverse_rms), to_float(gain.at[i])));
+      latent.at[i] = to_half16(multiply(multiply(to_float(latent.at[i]), inverse_rms), to_float(gain.at[i])));
     }
     if (!is_fp8) {
       store_vector<kVectorLen>(to + column, latent);

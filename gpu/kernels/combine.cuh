@@ -7,12 +7,12 @@
 namespace gpu {
 
 struct CombineArguments {
-  const bf16* expert_rows = nullptr;     // [num rows, hidden]: what the experts gave, in any order
+  const half16* expert_rows = nullptr;   // [num rows, hidden]: what the experts gave, in any order
   const int32_t* row_of_slot = nullptr;  // [num_tokens, k]: where the output of that slot lies
   const int32_t* topk_ids = nullptr;     // [num_tokens, k]
   const float* topk_weights = nullptr;   // [num_tokens, k]
-  const bf16* shared = nullptr;          // [num_tokens, hidden], or null
-  bf16* out = nullptr;                   // [num_tokens, hidden]
+  const half16* shared = nullptr;        // [num_tokens, hidden], or null
+  half16* out = nullptr;                 // [num_tokens, hidden]
   int64_t num_tokens = 0;
   int hidden = 0;  // a multiple of 8
   int k = 0;       // 1 to 32
@@ -34,7 +34,7 @@ struct CombineShared {
 // Rounding: product and sum in FP32, each rounded; the shared expert last; BF16 once.
 template <typename RowOf>
 GPU_DEVICE void combine_rows(
-    int count, const RowOf& row_of, const float* weights, const bf16* shared_row, bf16* out, int hidden) {
+    int count, const RowOf& row_of, const float* weights, const half16* shared_row, half16* out, int hidden) {
   constexpr int kLen = 8;
   for (int column = static_cast<int>(thread_idx().x) * kLen; column < hidden; column += kCombineThreads * kLen) {
     float sum[kLen] = {};
@@ -45,7 +45,7 @@ GPU_DEVICE void combine_rows(
         sum[i] = add(sum[i], multiply(to_float(row.at[i]), weights[slot]));
       }
     }
-    Vector<bf16, kLen> result;
+    Vector<half16, kLen> result;
     if (shared_row != nullptr) {
       const auto row = load_vector<kLen>(shared_row + column);
       GPU_UNROLL
@@ -55,7 +55,7 @@ GPU_DEVICE void combine_rows(
     }
     GPU_UNROLL
     for (int i = 0; i < kLen; ++i) {
-      result.at[i] = to_bf16(sum[i]);
+      result.at[i] = to_half16(sum[i]);
     }
     store_vector<kLen>(out + column, result);
   }

@@ -15,7 +15,7 @@ struct DispatchArguments {
   ExpertPlaces places;
   const fp8_e4m3* codes = nullptr;    // [num_tokens, hidden], or null: values
   const float* scales = nullptr;      // [ceil(hidden / 128), scale_stride]: token-minor, as rms_norm leaves them
-  const bf16* values = nullptr;       // [num_tokens, hidden], or null: codes
+  const half16* values = nullptr;     // [num_tokens, hidden], or null: codes
   const int32_t* topk_ids = nullptr;  // [num_tokens, k]; an id outside [0, num_experts) goes nowhere
   int32_t* arrivals = nullptr;        // [1] of this rank alone, zero before the first launch and after each
   int64_t num_tokens = 0;             // at most max_tokens; rows of padding have ids of -1
@@ -57,7 +57,7 @@ struct PushShared {
 struct TokenRows {
   const fp8_e4m3* codes = nullptr;  // or null: values
   const float* scales = nullptr;
-  const bf16* values = nullptr;
+  const half16* values = nullptr;
   int64_t scale_row_stride = 0;
   int64_t scale_block_stride = 0;
 };

@@ -10,16 +10,16 @@
 namespace gpu {
 
 struct ExpandedAttentionArguments {
-  const bf16* q = nullptr;       // [num_tokens, num_heads, nope + rope]: the nope part is read
-  const bf16* q_rope = nullptr;  // [num_tokens, num_heads, rope]
-  const bf16* kv = nullptr;      // [rows, num_heads, nope + v]: this chunk's keys, one sequence after another
-  const bf16* k_rope = nullptr;  // [rows, rope]
+  const half16* q = nullptr;       // [num_tokens, num_heads, nope + rope]: the nope part is read
+  const half16* q_rope = nullptr;  // [num_tokens, num_heads, rope]
+  const half16* kv = nullptr;      // [rows, num_heads, nope + v]: this chunk's keys, one sequence after another
+  const half16* k_rope = nullptr;  // [rows, rope]
   const int32_t* first_row =
       nullptr;  // [num_sequences + 1]: a sequence's rows of kv; none: it is not part of this chunk
   const int32_t* first_key = nullptr;    // [num_sequences]: position of a sequence's first row
   const int32_t* num_keys = nullptr;     // [num_sequences]: of all chunks, new tokens included
   const int32_t* first_token = nullptr;  // [num_sequences + 1]: new tokens of a sequence, the last ones of its keys
-  bf16* context = nullptr;               // [num_tokens, num_heads, v], or null: not the last chunk
+  half16* context = nullptr;             // [num_tokens, num_heads, v], or null: not the last chunk
   float* o_state = nullptr;              // [num_tokens, num_heads, v], divided by its sum; null for keys in one chunk
   float* lse = nullptr;  // [num_tokens, num_heads], natural logarithm; -inf: no key seen. Null for one chunk
   int num_sequences = 0;
@@ -112,10 +112,10 @@ GPU_KERNEL expanded_attention_kernel(ExpandedAttentionArguments arguments) {
 
   // Row r of a matrix of [main | rope] rows, each main_len + rope_len long, zeros behind; nothing of a row that does not exist.
   const auto copy_row_chunk =
-      [&](void* to, int chunk, bool exists, const bf16* main, int main_len, const bf16* rope, int rope_len) {
+      [&](void* to, int chunk, bool exists, const half16* main, int main_len, const half16* rope, int rope_len) {
         const int column = chunk * (kChunkBytes / 2);
         const bool is_inside = exists && column < main_len + rope_len;
-        const bf16* const from = column < main_len ? main + column : rope + (column - main_len);
+        const half16* const from = column < main_len ? main + column : rope + (column - main_len);
         copy_async_16(to, is_inside ? from : arguments.q, is_inside ? kChunkBytes : 0);
       };
   const auto issue = [&](int block) {
@@ -128,7 +128,7 @@ GPU_KERNEL expanded_attention_kernel(ExpandedAttentionArguments arguments) {
         const int at = i % kRowChunks;
         const bool exists = block * kPrefillKeys + key < num_rows;
         const int64_t row = first_row + block * kPrefillKeys + key;
-        const bf16* const nope = arguments.kv + (row * heads + head) * (arguments.nope + arguments.v);
+        const half16* const nope = arguments.kv + (row * heads + head) * (arguments.nope + arguments.v);
         if (at < kQkChunks) {
           copy_row_chunk(&stage.k[key][at / kChunksPerPiece][swizzled(key, at % kChunksPerPiece)],
                          at,
@@ -199,7 +199,7 @@ GPU_KERNEL expanded_attention_kernel(ExpandedAttentionArguments arguments) {
       FragmentA a[kPieceSteps][1];
       FragmentB b[kPieceSteps][kKeyTiles];
       unpack_operands(loaded, a, b);
-      multiply_bf16(scores, a, b);
+      multiply_half16(scores, a, b);
     }
     float factor[2];
     GPU_UNROLL
@@ -233,7 +233,7 @@ GPU_KERNEL expanded_attention_kernel(ExpandedAttentionArguments arguments) {
         for (int i = 0; i < 2; ++i) {
           const float weight = weight_of(scores[0][n].at[2 * half + i], largest[half]);
           sum[half] = add(sum[half], weight);
-          pair |= static_cast<uint32_t>(to_bf16(weight).bits) << (16 * i);
+          pair |= static_cast<uint32_t>(to_half16(weight).bits) << (16 * i);
         }
         p[n / 2][0].at[n % 2 * 2 + half] = pair;
       }
@@ -289,7 +289,7 @@ GPU_KERNEL expanded_attention_kernel(ExpandedAttentionArguments arguments) {
           store_vector<2>(arguments.o_state + at, value);
         }
         if (arguments.context != nullptr) {
-          store_vector<2>(arguments.context + at, Vector<bf16, 2>{{to_bf16(value.at[0]), to_bf16(value.at[1])}});
+          store_vector<2>(arguments.context + at, Vector<half16, 2>{{to_half16(value.at[0]), to_half16(value.at[1])}});
         }
       }
     }

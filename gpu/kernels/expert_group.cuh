@@ -11,7 +11,7 @@ namespace gpu {
 struct TokenInbox {
   fp8_e4m3* codes = nullptr;    // [num_senders * max_tokens, hidden], or null: values
   float* scales = nullptr;      // [num_senders * max_tokens, ceil(hidden / 128)]: whole rows, as they travel
-  bf16* values = nullptr;       // [num_senders * max_tokens, hidden], or null: codes
+  half16* values = nullptr;     // [num_senders * max_tokens, hidden], or null: codes
   int32_t* slots = nullptr;     // [num_senders * max_tokens, k]: the slot here that each choice is for, or -1
   uint32_t* arrived = nullptr;  // [num_senders]: the epoch that each sender's tokens are there for; zero at first
 };
@@ -19,7 +19,7 @@ struct TokenInbox {
 // Memory of one rank that the others read.
 struct ExpertResults {
   int32_t* row_of_choice = nullptr;  // [num_ranks * max_tokens, k]: a row of expert_rows
-  bf16* expert_rows = nullptr;       // [slots_per_rank, num_ranks * max_tokens, hidden]
+  half16* expert_rows = nullptr;     // [slots_per_rank, num_ranks * max_tokens, hidden]
   uint32_t* finished = nullptr;      // [num_ranks]: the epoch that each rank's experts have done; zero at first
 };
 

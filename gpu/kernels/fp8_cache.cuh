@@ -24,14 +24,14 @@ GPU_BOTH constexpr int fp8_cache_row_bytes(int kv_lora, int rope) {
 namespace gpu::DSV3_BACKEND {
 
 // One value as attention sees it. Rounding: the product in FP32, BF16 once; exact but for scales near the ends of BF16's range.
-GPU_DEVICE bf16 from_fp8_cache(fp8_e4m3 code, float scale) {
-  return to_bf16(multiply(to_float(code), scale));
+GPU_DEVICE half16 from_fp8_cache(fp8_e4m3 code, float scale) {
+  return to_half16(multiply(to_float(code), scale));
 }
 
 // Stores 8 values of a row's latent; kLanesPerBlock neighbouring lanes hold a 128-block, and all lanes of the warp call.
 // Rounding: scale 2^ceil(log2(max(amax / 448, 1e-4))), code E4M3(x / scale): the reference's rule kFp8.
 GPU_DEVICE void store_fp8_latent(
-    unsigned char* row, int column, int kv_lora, bool is_inside, const Vector<bf16, kVectorLen>& x) {
+    unsigned char* row, int column, int kv_lora, bool is_inside, const Vector<half16, kVectorLen>& x) {
   float amax = 0;
   GPU_UNROLL
   for (int i = 0; i < kVectorLen; ++i) {
@@ -55,10 +55,10 @@ GPU_DEVICE void store_fp8_latent(
 }
 
 // 8 values of a row's latent.
-GPU_DEVICE Vector<bf16, kVectorLen> load_fp8_latent(const unsigned char* row, int column, int kv_lora) {
+GPU_DEVICE Vector<half16, kVectorLen> load_fp8_latent(const unsigned char* row, int column, int kv_lora) {
   const auto codes = load_vector<kVectorLen>(reinterpret_cast<const fp8_e4m3*>(row) + column);
   const float scale = reinterpret_cast<const float*>(row + kv_lora)[column / kScaleBlockLen];
-  Vector<bf16, kVectorLen> values;
+  Vector<half16, kVectorLen> values;
   GPU_UNROLL
   for (int i = 0; i < kVectorLen; ++i) {
     values.at[i] = from_fp8_cache(codes.at[i], scale);

@@ -18,7 +18,7 @@ struct Fp8LinearArguments {
   const int32_t* num_valid = nullptr;     // [num_groups]: rows of each group that exist; null: all
   const fp8_e4m3* weight = nullptr;       // [num_groups, out_dim, in_dim]
   const float* weight_scale = nullptr;    // [num_groups, ceil(out_dim / 128), ceil(in_dim / 128)]
-  bf16* y = nullptr;                      // [num_groups, num_tokens, out_dim]; rows that do not exist stay untouched
+  half16* y = nullptr;                    // [num_groups, num_tokens, out_dim]; rows that do not exist stay untouched
   float* y_f32 = nullptr;                 // the same, unrounded, in place of y
   float* partial_sums = nullptr;          // [num_splits, num_groups, num_tokens, out_dim]; may be null for one split
   int32_t* arrivals = nullptr;  // [linear_num_tiles()], zero before the first launch and after each; null for one split
@@ -29,6 +29,7 @@ struct Fp8LinearArguments {
   int num_groups = 1;
   int num_splits = 1;  // at most ceil(in_dim / 128)
   int num_parts = 1;   // 1, 2, 4 or 8, a divisor of in_dim / 128 and multiple of num_splits: summed as a binary tree
+  float factor = 1;    // of a sum, before it is rounded into y
 };
 
 }  // namespace gpu
@@ -129,7 +130,7 @@ GPU_KERNEL fp8_linear_kernel(Fp8LinearArguments arguments) {
                   if (arguments.y_f32 != nullptr) {
                     arguments.y_f32[index_of(token, row)] = value;
                   } else {
-                    arguments.y[index_of(token, row)] = to_bf16(value);
+                    arguments.y[index_of(token, row)] = to_half16(multiply(value, arguments.factor));
                   }
                 });
 }

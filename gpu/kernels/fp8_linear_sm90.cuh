@@ -19,7 +19,7 @@ struct Fp8LinearSm90Arguments {
   const int32_t* rows_of_tile = nullptr;  // [ceil(num_tokens / 64)]: rows of each tile that exist; null: all
   const fp8_e4m3* weight = nullptr;       // [num_groups, out_dim, in_dim]
   const float* weight_scale = nullptr;    // [num_groups, ceil(out_dim / 128), ceil(in_dim / 128)]
-  bf16* y = nullptr;                      // [num_tokens, out_dim]; rows that do not exist stay untouched
+  half16* y = nullptr;                    // [num_tokens, out_dim]; rows that do not exist stay untouched
   float* y_f32 = nullptr;                 // the same, unrounded, in place of y
   int64_t num_tokens = 0;
   int64_t x_scale_stride = 0;
@@ -28,6 +28,7 @@ struct Fp8LinearSm90Arguments {
   int64_t in_dim = 0;  // a multiple of 16
   int num_groups = 1;
   int num_parts = 1;  // 1, 2, 4 or 8, a divisor of in_dim / 128: summed as a binary tree
+  float factor = 1;   // of a sum, before it is rounded into y
 };
 
 }  // namespace gpu
@@ -144,6 +145,7 @@ GPU_KERNEL fp8_linear_sm90_kernel(const GPU_GRID_CONSTANT Fp8LinearSm90Launch la
       }
     }
   }
+  const auto rounded = [&](int i) { return to_half16(multiply(total[i], arguments.factor)); };
   GPU_UNROLL
   for (int i = 0; i < kSm90Share; i += 2) {
     const int64_t row = first_row + column_of(i);
@@ -152,7 +154,7 @@ GPU_KERNEL fp8_linear_sm90_kernel(const GPU_GRID_CONSTANT Fp8LinearSm90Launch la
     }
     const int64_t at = (first_token + row_of(i)) * arguments.out_dim + row;
     if (arguments.y_f32 == nullptr && arguments.out_dim % 2 == 0) {
-      store_vector<2>(arguments.y + at, Vector<bf16, 2>{{to_bf16(total[i]), to_bf16(total[i + 1])}});
+      store_vector<2>(arguments.y + at, Vector<half16, 2>{{rounded(i), rounded(i + 1)}});
       continue;
     }
     GPU_UNROLL
@@ -160,7 +162,7 @@ GPU_KERNEL fp8_linear_sm90_kernel(const GPU_GRID_CONSTANT Fp8LinearSm90Launch la
       if (row + j < arguments.out_dim && arguments.y_f32 != nullptr) {
         arguments.y_f32[at + j] = total[i + j];
       } else if (row + j < arguments.out_dim) {
-        arguments.y[at + j] = to_bf16(total[i + j]);
+        arguments.y[at + j] = rounded(i + j);
       }
     }
   }

@@ -10,10 +10,10 @@
 namespace gpu {
 
 struct GatherLatentArguments {
-  const bf16* cache = nullptr;     // [num_pages, 64, kv_lora + rope], or null for cache_fp8
+  const half16* cache = nullptr;   // [num_pages, 64, kv_lora + rope], or null for cache_fp8
   const int64_t* slots = nullptr;  // [num_rows]: page * 64 + place in the page
-  bf16* latent = nullptr;          // [num_rows, kv_lora], or null
-  bf16* k_rope = nullptr;          // [num_rows, rope]
+  half16* latent = nullptr;        // [num_rows, kv_lora], or null
+  half16* k_rope = nullptr;        // [num_rows, rope]
   fp8_e4m3* codes = nullptr;       // [num_rows, kv_lora], or null: no quantiser
   float* scales = nullptr;         // [ceil(kv_lora / 128), scale_stride]: row-minor
   int64_t num_rows = 0;
@@ -36,13 +36,13 @@ GPU_KERNEL gather_latent_kernel(GatherLatentArguments arguments) {
   const int column = static_cast<int>(thread_idx().x) * kVectorLen;
   const int64_t slot = arguments.slots[row];
   const bool is_fp8 = arguments.cache_fp8 != nullptr;
-  const bf16* const from = is_fp8 ? nullptr : arguments.cache + slot * (arguments.kv_lora + arguments.rope);
+  const half16* const from = is_fp8 ? nullptr : arguments.cache + slot * (arguments.kv_lora + arguments.rope);
   const unsigned char* const fp8_row =
       is_fp8 ? arguments.cache_fp8 + slot * fp8_cache_row_bytes(arguments.kv_lora, arguments.rope) : nullptr;
-  const bf16* const rope = is_fp8 ? reinterpret_cast<const bf16*>(fp8_row + arguments.kv_lora + kFp8CacheScaleBytes)
-                                  : from + arguments.kv_lora;
+  const half16* const rope = is_fp8 ? reinterpret_cast<const half16*>(fp8_row + arguments.kv_lora + kFp8CacheScaleBytes)
+                                    : from + arguments.kv_lora;
   const bool is_inside = column < arguments.kv_lora;
-  Vector<bf16, kVectorLen> latent{};
+  Vector<half16, kVectorLen> latent{};
   if (is_inside) {
     latent = is_fp8 ? load_fp8_latent(fp8_row, column, arguments.kv_lora) : load_vector<kVectorLen>(from + column);
     if (arguments.latent != nullptr) {

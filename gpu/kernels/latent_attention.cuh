@@ -122,7 +122,7 @@ GPU_KERNEL latent_attention_kernel(LatentAttentionArguments arguments) {
           a[step][0].at[i] = loaded[step].at[i];
         }
       }
-      multiply_bf16(scores, a, b);
+      multiply_half16(scores, a, b);
     }
     float page_largest[2] = {-INFINITY, -INFINITY};
     GPU_UNROLL
@@ -151,15 +151,15 @@ GPU_KERNEL latent_attention_kernel(LatentAttentionArguments arguments) {
       }
       factor[half] = weight_of(before, largest[half]);
       sum[half] = multiply(sum[half], factor[half]);
-      Vector<bf16, 2> pair;
+      Vector<half16, 2> pair;
       GPU_UNROLL
       for (int i = 0; i < 2; ++i) {
         const float weight = weight_of(scores[0][0].at[2 * half + i], largest[half]);
         sum[half] = add(sum[half], weight);
-        pair.at[i] = to_bf16(weight);
+        pair.at[i] = to_half16(weight);
       }
       const int byte = (warp * kKeysPerWarp + lane % 4 * 2) * 2;
-      store_vector<2>(reinterpret_cast<bf16*>(&shared.p[row][swizzled(row, byte / kChunkBytes) + byte % kChunkBytes]),
+      store_vector<2>(reinterpret_cast<half16*>(&shared.p[row][swizzled(row, byte / kChunkBytes) + byte % kChunkBytes]),
                       pair);
     }
     sync_threads();
@@ -224,8 +224,9 @@ GPU_KERNEL latent_attention_kernel(LatentAttentionArguments arguments) {
         }
         const Vector<float, 2> values{{o[chunk][0][n].at[2 * half], o[chunk][0][n].at[2 * half + 1]}};
         if (is_whole) {
-          store_vector<2>(arguments.o_latent + out_row * arguments.kv_lora + column,
-                          Vector<bf16, 2>{{to_bf16(divide(values.at[0], all)), to_bf16(divide(values.at[1], all))}});
+          store_vector<2>(
+              arguments.o_latent + out_row * arguments.kv_lora + column,
+              Vector<half16, 2>{{to_half16(divide(values.at[0], all)), to_half16(divide(values.at[1], all))}});
         } else {
           store_vector<2>(arguments.partial_o + (first_partial + row) * arguments.kv_lora + column, values);
         }

@@ -37,12 +37,16 @@ struct LatentPagesFp8 {
 
 // Chunk `chunk` of a row whose parts begin at `latent` and `rope`; zeros where it is not inside.
 template <int kLatent, int kRope>
-GPU_DEVICE void copy_row_chunk(
-    void* to, int chunk, const bf16* latent, const bf16* rope, const LatentAttentionArguments& arguments, bool exists) {
+GPU_DEVICE void copy_row_chunk(void* to,
+                               int chunk,
+                               const half16* latent,
+                               const half16* rope,
+                               const LatentAttentionArguments& arguments,
+                               bool exists) {
   const int column = chunk * (kChunkBytes / 2);
   const bool is_latent = column < kLatent;
   const bool is_inside = exists && (is_latent ? column < arguments.kv_lora : column - kLatent < arguments.rope);
-  const bf16* const from = is_latent ? latent + column : rope + (column - kLatent);
+  const half16* const from = is_latent ? latent + column : rope + (column - kLatent);
   copy_async_16(to, is_inside ? from : arguments.q_latent, is_inside ? kChunkBytes : 0);
 }
 
@@ -57,7 +61,7 @@ GPU_DEVICE void copy_page(LatentPagesBf16<kLatent, kRope>& pages,
   for (int i = static_cast<int>(thread_idx().x); i < kPageLen * Row::kChunks; i += kAttentionThreads) {
     const int key = i / Row::kChunks;
     const int chunk = i % Row::kChunks;
-    const bf16* const row = arguments.cache + (page * kPageLen + key) * (arguments.kv_lora + arguments.rope);
+    const half16* const row = arguments.cache + (page * kPageLen + key) * (arguments.kv_lora + arguments.rope);
     copy_row_chunk<kLatent, kRope>(
         chunk_of(pages.keys[stage][key], key, chunk), chunk, row, row + arguments.kv_lora, arguments, key < num_keys);
   }
@@ -98,14 +102,14 @@ GPU_DEVICE const LatentRow<kLatent, kRope> (&keys_of(LatentPagesFp8<kLatent, kRo
     const int chunk = i % Row::kChunks;
     const int column = chunk * kVectorLen;
     const unsigned char* const stored = pages.stored[stage][key];
-    const auto* const rope = reinterpret_cast<const bf16*>(stored + arguments.kv_lora + kFp8CacheScaleBytes);
-    Vector<bf16, kVectorLen> values{};
+    const auto* const rope = reinterpret_cast<const half16*>(stored + arguments.kv_lora + kFp8CacheScaleBytes);
+    Vector<half16, kVectorLen> values{};
     if (column < arguments.kv_lora) {
       values = load_fp8_latent(stored, column, arguments.kv_lora);
     } else if (column >= kLatent && column - kLatent < arguments.rope) {
       values = load_vector<kVectorLen>(rope + (column - kLatent));
     }
-    store_vector<kVectorLen>(static_cast<bf16*>(chunk_of(pages.keys[key], key, chunk)), values);
+    store_vector<kVectorLen>(static_cast<half16*>(chunk_of(pages.keys[key], key, chunk)), values);
   }
   sync_threads();
   return pages.keys;

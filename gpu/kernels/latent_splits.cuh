@@ -8,9 +8,9 @@
 namespace gpu {
 
 struct LatentAttentionArguments {
-  const bf16* q_latent = nullptr;        // [num_tokens, num_heads, kv_lora]
-  const bf16* q_rope = nullptr;          // [num_tokens, num_heads, rope]
-  const bf16* cache = nullptr;           // [num_pages, 64, kv_lora + rope], or null for cache_fp8
+  const half16* q_latent = nullptr;      // [num_tokens, num_heads, kv_lora]
+  const half16* q_rope = nullptr;        // [num_tokens, num_heads, rope]
+  const half16* cache = nullptr;         // [num_pages, 64, kv_lora + rope], or null for cache_fp8
   const int32_t* block_table = nullptr;  // [num_sequences, max_pages]: read as far as the keys go
   const int32_t* num_keys = nullptr;  // [num_sequences]: cached and new; 0: padding, its output is 0 and its lse -inf
   const int32_t* first_token = nullptr;  // [num_sequences + 1]: new tokens of a sequence, the last ones of its keys
@@ -18,7 +18,7 @@ struct LatentAttentionArguments {
   int32_t* split_sequence = nullptr;     // [max_splits]: the sequence of each split, -1 beyond the last
   float* partial_o = nullptr;            // [max_splits, max_new * num_heads, kv_lora]: not divided by the sum
   float* partial_stats = nullptr;        // [max_splits, max_new * num_heads, 2]: largest score, sum
-  bf16* o_latent = nullptr;              // [num_tokens, num_heads, kv_lora]
+  half16* o_latent = nullptr;            // [num_tokens, num_heads, kv_lora]
   float* lse = nullptr;                  // [num_tokens, num_heads], natural logarithm, or null
   int num_sequences = 0;
   int max_pages = 0;        // of a sequence
@@ -114,7 +114,7 @@ GPU_KERNEL combine_splits_kernel(LatentAttentionArguments arguments) {
       const float weight = weight_of(arguments.partial_stats[at * 2], largest);
       value = add(value, multiply(weight, arguments.partial_o[at * arguments.kv_lora + column]));
     }
-    arguments.o_latent[out_row * arguments.kv_lora + column] = to_bf16(sum == 0 ? 0.0f : divide(value, sum));
+    arguments.o_latent[out_row * arguments.kv_lora + column] = to_half16(sum == 0 ? 0.0f : divide(value, sum));
   }
 }
 

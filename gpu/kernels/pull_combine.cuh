@@ -13,8 +13,8 @@ struct PullCombineArguments {
   ExpertPlaces places;
   const int32_t* topk_ids = nullptr;    // [num_tokens, k]: those that were dispatched
   const float* topk_weights = nullptr;  // [num_tokens, k]
-  const bf16* shared = nullptr;         // [num_tokens, hidden], or null
-  bf16* out = nullptr;                  // [num_tokens, hidden]
+  const half16* shared = nullptr;       // [num_tokens, hidden], or null
+  half16* out = nullptr;                // [num_tokens, hidden]
   int64_t num_tokens = 0;               // at most max_tokens
 };
 

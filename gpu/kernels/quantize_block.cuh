@@ -30,7 +30,7 @@ GPU_DEVICE float scale_of_block(float amax, ScaleFormat format) {
 // Quantises one 128-block that kLanesPerBlock neighbouring lanes hold, 8 elements each. All lanes of the warp call; each gets the
 // scale of its block. A lane beyond the end of the row passes zeros.
 // NaN in a block: that element's code is NaN; the others keep their scale.
-GPU_DEVICE float quantize_block(const Vector<bf16, kVectorLen>& x,
+GPU_DEVICE float quantize_block(const Vector<half16, kVectorLen>& x,
                                 ScaleFormat format,
                                 Vector<fp8_e4m3, kVectorLen>& codes) {
   float amax = 0;

@@ -8,7 +8,7 @@
 namespace gpu {
 
 struct QuantizeRowsArguments {
-  const bf16* x = nullptr;    // [num_rows, row_len]
+  const half16* x = nullptr;  // [num_rows, row_len]
   fp8_e4m3* codes = nullptr;  // [num_rows, row_len]
   float* scales = nullptr;    // [ceil(row_len / 128), scale_stride]: row-minor, as the GEMM reads them
   int64_t num_rows = 0;
@@ -29,7 +29,7 @@ GPU_KERNEL quantize_rows_kernel(QuantizeRowsArguments arguments) {
   for (int first = 0; first < arguments.row_len; first += kQuantizeThreads * kVectorLen) {
     const int column = first + static_cast<int>(thread_idx().x) * kVectorLen;
     const bool is_inside = column < arguments.row_len;
-    Vector<bf16, kVectorLen> x{};
+    Vector<half16, kVectorLen> x{};
     if (is_inside) {
       x = load_vector<kVectorLen>(arguments.x + row * arguments.row_len + column);
     }

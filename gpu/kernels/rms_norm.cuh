@@ -9,11 +9,11 @@
 namespace gpu {
 
 struct RmsNormArguments {
-  const bf16* x = nullptr;         // [num_tokens, hidden], rows x_stride apart
-  const bf16* residual = nullptr;  // [num_tokens, hidden], or null: the norm of x alone
-  const bf16* gain = nullptr;      // [hidden]
-  bf16* residual_out = nullptr;    // [num_tokens, hidden]: BF16(x + residual); null without residual. May be `residual`
-  bf16* normed = nullptr;          // [num_tokens, hidden], rows normed_stride apart; or null
+  const half16* x = nullptr;         // [num_tokens, hidden], rows x_stride apart
+  const half16* residual = nullptr;  // [num_tokens, hidden], or null: the norm of x alone
+  const half16* gain = nullptr;      // [hidden]
+  half16* residual_out = nullptr;  // [num_tokens, hidden]: BF16(x + residual); null without residual. May be `residual`
+  half16* normed = nullptr;        // [num_tokens, hidden], rows normed_stride apart; or null
   fp8_e4m3* codes = nullptr;       // [num_tokens, hidden], or null: no quantiser
   float* scales = nullptr;         // [ceil(hidden / 128), scale_stride]: token-minor, as the GEMM reads them
   int64_t num_tokens = 0;
@@ -54,8 +54,8 @@ GPU_DEVICE void normalise_row(const RmsNormArguments& arguments,
   for (int v = 0; v < kRmsNormVectors; ++v) {
     const int column = (v * kRmsNormThreads + thread) * kVectorLen;
     if (column < arguments.hidden) {
-      const Vector<bf16, kVectorLen> mine = load_x(column);
-      Vector<bf16, kVectorLen> residual{};
+      const Vector<half16, kVectorLen> mine = load_x(column);
+      Vector<half16, kVectorLen> residual{};
       if (arguments.residual != nullptr) {
         residual = load_vector<kVectorLen>(arguments.residual + row + column);
       }
@@ -64,7 +64,7 @@ GPU_DEVICE void normalise_row(const RmsNormArguments& arguments,
         x[v][i] = to_float(mine.at[i]);
         if (arguments.residual != nullptr) {
           x[v][i] = add(x[v][i], to_float(residual.at[i]));
-          residual.at[i] = to_bf16(x[v][i]);
+          residual.at[i] = to_half16(x[v][i]);
         }
         sum = add(sum, multiply(x[v][i], x[v][i]));
       }
@@ -78,12 +78,12 @@ GPU_DEVICE void normalise_row(const RmsNormArguments& arguments,
   GPU_UNROLL
   for (int v = 0; v < kRmsNormVectors; ++v) {
     const int column = (v * kRmsNormThreads + thread) * kVectorLen;
-    Vector<bf16, kVectorLen> normed{};
+    Vector<half16, kVectorLen> normed{};
     if (column < arguments.hidden) {
       const auto gain = load_vector<kVectorLen>(arguments.gain + column);
       GPU_UNROLL
       for (int i = 0; i < kVectorLen; ++i) {
-        normed.at[i] = to_bf16(multiply(multiply(x[v][i], inverse_rms), to_float(gain.at[i])));
+        normed.at[i] = to_half16(multiply(multiply(x[v][i], inverse_rms), to_float(gain.at[i])));
       }
       if (arguments.normed != nullptr) {
         store_vector<kVectorLen>(arguments.normed + normed_row + column, normed);
@@ -106,7 +106,7 @@ GPU_DEVICE void normalise_row(const RmsNormArguments& arguments,
 // Grid: one block a token. Shared memory: RmsNormShared. All rows 16-byte aligned.
 GPU_KERNEL rms_norm_kernel(RmsNormArguments arguments) {
   const auto token = static_cast<int64_t>(block_idx().x);
-  const bf16* const x = arguments.x + token * arguments.x_stride;
+  const half16* const x = arguments.x + token * arguments.x_stride;
   normalise_row(arguments, token, *shared_memory_as<RmsNormShared>(), [&](int column) {
     return load_vector<kVectorLen>(x + column);
   });

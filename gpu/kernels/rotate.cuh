@@ -8,10 +8,10 @@
 namespace gpu {
 
 struct RotateQueryArguments {
-  const bf16* q = nullptr;             // [num_tokens, num_heads, nope + rope]
+  const half16* q = nullptr;           // [num_tokens, num_heads, nope + rope]
   const float* cos_sin = nullptr;      // [num_positions, rope / 2, 2]
   const int32_t* positions = nullptr;  // [num_tokens]: rows of cos_sin
-  bf16* q_rope = nullptr;              // [num_tokens, num_heads, rope]
+  half16* q_rope = nullptr;            // [num_tokens, num_heads, rope]
   int64_t num_tokens = 0;
   int num_heads = 0;
   int nope = 0;  // a multiple of 8
@@ -26,8 +26,8 @@ inline constexpr int kRotateThreads = 128;
 
 // Four neighbouring pairs (x0, x1) -> (x0 cos - x1 sin, x0 sin + x1 cos). cos_sin: [4, 2], 16-byte aligned.
 // Rounding: each product and the sum in FP32, BF16 once.
-GPU_DEVICE Vector<bf16, kVectorLen> rotate_vector(const Vector<bf16, kVectorLen>& x, const float* cos_sin) {
-  Vector<bf16, kVectorLen> y;
+GPU_DEVICE Vector<half16, kVectorLen> rotate_vector(const Vector<half16, kVectorLen>& x, const float* cos_sin) {
+  Vector<half16, kVectorLen> y;
   GPU_UNROLL
   for (int pair = 0; pair < kVectorLen / 2; pair += 2) {
     const auto turns = load_vector<4>(cos_sin + 2 * pair);
@@ -37,8 +37,8 @@ GPU_DEVICE Vector<bf16, kVectorLen> rotate_vector(const Vector<bf16, kVectorLen>
       const float x1 = to_float(x.at[2 * (pair + i) + 1]);
       const float cosine = turns.at[2 * i];
       const float sine = turns.at[2 * i + 1];
-      y.at[2 * (pair + i)] = to_bf16(add(multiply(x0, cosine), -multiply(x1, sine)));
-      y.at[2 * (pair + i) + 1] = to_bf16(add(multiply(x0, sine), multiply(x1, cosine)));
+      y.at[2 * (pair + i)] = to_half16(add(multiply(x0, cosine), -multiply(x1, sine)));
+      y.at[2 * (pair + i) + 1] = to_half16(add(multiply(x0, sine), multiply(x1, cosine)));
     }
   }
   return y;

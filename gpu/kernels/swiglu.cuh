@@ -9,9 +9,9 @@
 namespace gpu {
 
 struct SwigluArguments {
-  const bf16* gate_up = nullptr;      // [num_groups, max_rows, 2 * dim]: gate, then up
+  const half16* gate_up = nullptr;    // [num_groups, max_rows, 2 * dim]: gate, then up
   const int32_t* num_rows = nullptr;  // [num_groups]: valid rows of each group; null: all
-  bf16* act = nullptr;                // [num_groups, max_rows, dim], or null
+  half16* act = nullptr;              // [num_groups, max_rows, dim], or null
   fp8_e4m3* codes = nullptr;          // [num_groups, max_rows, dim], or null: no quantiser
   float* scales = nullptr;            // [num_groups, ceil(dim / 128), max_rows]
   int64_t max_rows = 0;
@@ -40,18 +40,18 @@ GPU_KERNEL swiglu_kernel(SwigluArguments arguments) {
     return;
   }
   const int64_t flat_row = group * arguments.max_rows + row;
-  const bf16* const gate = arguments.gate_up + flat_row * 2 * arguments.dim;
+  const half16* const gate = arguments.gate_up + flat_row * 2 * arguments.dim;
   // Whole warps run every round, so that the lanes of a 128-block are together; lanes beyond the row hold zeros.
   for (int first = 0; first < arguments.dim; first += kSwigluThreads * kVectorLen) {
     const int column = first + static_cast<int>(thread_idx().x) * kVectorLen;
     const bool is_inside = column < arguments.dim;
-    Vector<bf16, kVectorLen> act{};
+    Vector<half16, kVectorLen> act{};
     if (is_inside) {
       const auto gates = load_vector<kVectorLen>(gate + column);
       const auto ups = load_vector<kVectorLen>(gate + arguments.dim + column);
       GPU_UNROLL
       for (int i = 0; i < kVectorLen; ++i) {
-        act.at[i] = to_bf16(multiply(silu(to_float(gates.at[i])), to_float(ups.at[i])));
+        act.at[i] = to_half16(multiply(silu(to_float(gates.at[i])), to_float(ups.at[i])));
       }
       if (arguments.act != nullptr) {
         store_vector<kVectorLen>(arguments.act + flat_row * arguments.dim + column, act);

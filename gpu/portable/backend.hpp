@@ -2,8 +2,16 @@
 // device's, the emulated and the checked form of the same template.
 #pragma once
 
+// Compiled with -DDSV3_FP16=1, the 16-bit numbers of kernels (half16 of types.hpp) are FP16.
+#if !defined(DSV3_FP16)
+#define DSV3_FP16 0
+#endif
 #if defined(__CUDACC__)
+#if DSV3_FP16
+#define DSV3_BACKEND cuda_fp16
+#else
 #define DSV3_BACKEND cuda
+#endif
 #define GPU_KERNEL __global__ void
 #define GPU_GRID_CONSTANT __grid_constant__
 #define GPU_DEVICE __device__ __forceinline__
@@ -23,7 +31,9 @@
 #endif
 // A form of its own, such as a kernel with a planted fault, is compiled with -DDSV3_BACKEND=its_name.
 #if !defined(DSV3_BACKEND)
-#if DSV3_CHECKED
+#if DSV3_FP16
+#define DSV3_BACKEND emulated_fp16
+#elif DSV3_CHECKED
 #define DSV3_BACKEND checked
 #else
 #define DSV3_BACKEND emulated
@@ -39,3 +49,9 @@
 #define GPU_UNROLL _Pragma("GCC unroll 64")
 #endif
 #endif
+
+namespace gpu::DSV3_BACKEND {
+
+inline constexpr bool kIsFp16 = DSV3_FP16 != 0;
+
+}  // namespace gpu::DSV3_BACKEND

@@ -1,4 +1,4 @@
-// Operands of the tensor cores as the lanes of a warp hold them. Layouts: PTX ISA, mma.m16n8k16 (BF16) and mma.m16n8k32 (8-bit). In
+// Operands of the tensor cores as the lanes of a warp hold them. Layouts: PTX ISA, mma.m16n8k16 (BF16, FP16) and mma.m16n8k32 (8-bit). In
 // bytes they are the same, with g = lane / 4 and t = lane % 4:
 //   A, 16 rows x 32 bytes: at[0] row g, bytes 4t..4t+3; at[1] row g + 8; at[2] and at[3] the same rows, 16 bytes further
 //   B, 32 bytes x 8 columns: at[0] column g, bytes 4t..4t+3; at[1] 16 bytes further

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "gpu/portable/backend.hpp"
 
@@ -11,6 +12,11 @@ struct bf16 {  // NOLINT(readability-identifier-naming): named like the other ar
   uint16_t bits;
 };
 struct fp16 {  // NOLINT(readability-identifier-naming)
+  uint16_t bits;
+};
+// A 16-bit number of a kernel: BF16, or FP16 in kernels compiled for that (DSV3_FP16 of backend.hpp), where it takes the place of
+// everything that they call BF16. One type for both, so that both have the same arguments.
+struct half16 {  // NOLINT(readability-identifier-naming)
   uint16_t bits;
 };
 struct fp8_e4m3 {  // NOLINT(readability-identifier-naming)
@@ -34,3 +40,19 @@ struct alignas(sizeof(T) * N) Vector {
 #else
 #include "gpu/emulation/convert.hpp"
 #endif
+
+namespace gpu::DSV3_BACKEND {
+
+GPU_DEVICE float to_float(half16 x) {
+  return to_float(std::conditional_t<kIsFp16, fp16, bf16>{x.bits});
+}
+
+GPU_DEVICE half16 to_half16(float x) {
+  if constexpr (kIsFp16) {
+    return {to_fp16(x).bits};
+  } else {
+    return {to_bf16(x).bits};
+  }
+}
+
+}  // namespace gpu::DSV3_BACKEND

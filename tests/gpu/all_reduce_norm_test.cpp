@@ -35,8 +35,8 @@ void PrintTo(const Case& c, std::ostream* out) {  // NOLINT(readability-identifi
 }
 
 struct Result {
-  std::vector<bf16> sum;
-  std::vector<bf16> normed;
+  std::vector<half16> sum;
+  std::vector<half16> normed;
   std::vector<fp8_e4m3> codes;
   std::vector<float> scales;
 };
@@ -49,13 +49,13 @@ bool same_bits(const Result& a, const Result& b) {
          same_bytes(a.scales, b.scales);
 }
 
-std::vector<bf16> partial_of(const Case& c, int step, int rank) {
+std::vector<half16> partial_of(const Case& c, int step, int rank) {
   return random_bf16(c.num_tokens * c.hidden, 1, static_cast<uint32_t>(1000 + step * 10 + rank));
 }
-std::vector<bf16> residual_of(const Case& c) {
+std::vector<half16> residual_of(const Case& c) {
   return random_bf16(c.num_tokens * c.hidden, 3, 1);
 }
-std::vector<bf16> gain_of(const Case& c) {
+std::vector<half16> gain_of(const Case& c) {
   return random_bf16(c.hidden, 1, 2);
 }
 
@@ -69,7 +69,7 @@ struct NormBuffers {
         normed(device, stream, of.num_tokens * of.hidden, "normed"),
         codes(device, stream, of.num_tokens * of.hidden, "codes"),
         scales(device, stream, (of.hidden + 127) / 128 * of.num_tokens, "scales") {}
-  [[nodiscard]] RmsNormArguments arguments(const bf16* x) const {
+  [[nodiscard]] RmsNormArguments arguments(const half16* x) const {
     return {.x = x,
             .residual = c.residual ? residual.data() : nullptr,
             .gain = gain.data(),
@@ -88,10 +88,10 @@ struct NormBuffers {
     return {sum.download(), normed.download(), codes.download(), scales.download()};
   }
   const Case c;
-  const Buffer<bf16> residual;
-  const Buffer<bf16> gain;
-  const Buffer<bf16> sum;
-  const Buffer<bf16> normed;
+  const Buffer<half16> residual;
+  const Buffer<half16> gain;
+  const Buffer<half16> sum;
+  const Buffer<half16> normed;
   const Buffer<fp8_e4m3> codes;
   const Buffer<float> scales;
 };
@@ -109,14 +109,14 @@ std::vector<Result> expected_results(const Case& c) {
         sum[i] = rank == 0 ? value : sum[i] + value;
       }
     }
-    std::vector<bf16> rounded;
+    std::vector<half16> rounded;
     for (const float value : sum) {
       rounded.push_back({reference::encode_bf16(value)});
     }
     Device device;
     const Stream stream = device.create_stream();
     const NormBuffers buffers(c, device, stream);
-    const Buffer<bf16> x(device, stream, rounded, "x");
+    const Buffer<half16> x(device, stream, rounded, "x");
     rms_norm(stream, buffers.arguments(x.data()));
     results.push_back(buffers.download());
   }
@@ -134,8 +134,8 @@ struct RankMemory {
         windows(device, stream, c.num_ranks, "windows") {}
   int64_t max_rows;
   NormBuffers norm;
-  Buffer<bf16> partial;
-  Buffer<bf16> rows;
+  Buffer<half16> partial;
+  Buffer<half16> rows;
   Buffer<uint32_t> flags;
   Buffer<uint32_t> epochs;
   Buffer<AllReduceWindow> windows;
@@ -204,7 +204,7 @@ TEST(AllReduceNorm, OfOneRank_KeepsTheSignOfZero) {
   Ranks ranks(1);
   const Case c{1, 1, 8, false};
   RankMemory mine(c, ranks.device(0), ranks.stream(0));
-  mine.partial.upload(std::vector<bf16>(8, bf16{0x8000}));
+  mine.partial.upload(std::vector<half16>(8, half16{0x8000}));
   mine.windows.upload({{mine.rows.data(), mine.flags.data()}});
   ranks.run([&](int) {
     all_reduce_norm(ranks.stream(0),
@@ -214,8 +214,8 @@ TEST(AllReduceNorm, OfOneRank_KeepsTheSignOfZero) {
                      .max_rows = mine.max_rows,
                      .num_ranks = 1});
   });
-  const std::vector<bf16> gain = gain_of(c);
-  const std::vector<bf16> normed = mine.norm.normed.download();
+  const std::vector<half16> gain = gain_of(c);
+  const std::vector<half16> normed = mine.norm.normed.download();
   for (size_t i = 0; i < normed.size(); ++i) {
     EXPECT_EQ(normed[i].bits, 0x8000 ^ (gain[i].bits & 0x8000));
   }

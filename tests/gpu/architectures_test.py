@@ -16,10 +16,10 @@ ARCHITECTURES = ("80", "89", "90a", "100a", "120a")
 WITHOUT_SPILLS = ("90a",)
 
 
-def compile_for(architecture, out):
+def compile_for(architecture, out, fp16=0):
     """[(name, architecture, registers, spilled bytes, stack bytes)] of all kernels, or what nvcc said."""
-    command = ["nvcc", "-std=c++20", "-O3", f"-arch=sm_{architecture}", "-fmad=false", "-Xptxas=-v", f"-I{ROOT}", "-c",
-               ROOT / "gpu/kernels/kernels.cu", "-o", out]
+    command = ["nvcc", "-std=c++20", "-O3", f"-arch=sm_{architecture}", "-fmad=false", "-Xptxas=-v", f"-I{ROOT}",
+               f"-DDSV3_FP16={fp16}", "-c", ROOT / "gpu/kernels/kernels.cu", "-o", out]
     result = subprocess.run(command, capture_output=True, text=True, timeout=900)
     if result.returncode != 0:
         raise AssertionError(f"sm_{architecture}: {result.stderr}")
@@ -40,6 +40,13 @@ class ArchitecturesTest(unittest.TestCase):
                         self.assertEqual([kernel for kernel in kernels if kernel[3] > 0], [])
             for kernel in ("fp8_linear<16>", "latent_attention", "router", "sampler"):
                 self.assertTrue(any(name.startswith(kernel) for name in names), f"{kernel} is not among {names}")
+
+    def test_in_fp16_no_kernel_spills_either(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for architecture in WITHOUT_SPILLS:
+                kernels = compile_for(architecture, pathlib.Path(folder) / "kernels.o", fp16=1)
+                self.assertTrue(any(kernel[0].startswith("bf16_linear") for kernel in kernels))
+                self.assertEqual([kernel for kernel in kernels if kernel[3] > 0], [])
 
 
 if __name__ == "__main__":

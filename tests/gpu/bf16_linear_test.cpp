@@ -35,18 +35,18 @@ struct Workspace {
 
 // FP32 out; x has a padding column of NaN behind each row.
 std::vector<float> run(const Case& c,
-                       const std::vector<bf16>& x,
-                       const std::vector<bf16>& weight,
+                       const std::vector<half16>& x,
+                       const std::vector<half16>& weight,
                        const Options& options) {
   Device device(options);
   const Stream stream = device.create_stream();
   const int64_t x_stride = c.in_dim + 8;
-  std::vector<bf16> padded(static_cast<size_t>(c.num_tokens * x_stride), bf16{0x7FFF});
+  std::vector<half16> padded(static_cast<size_t>(c.num_tokens * x_stride), half16{0x7FFF});
   for (int64_t t = 0; t < c.num_tokens; ++t) {
     std::copy_n(x.begin() + t * c.in_dim, c.in_dim, padded.begin() + t * x_stride);
   }
-  const Buffer<bf16> x_buffer(device, stream, padded, "x");
-  const Buffer<bf16> weight_buffer(device, stream, weight, "weight");
+  const Buffer<half16> x_buffer(device, stream, padded, "x");
+  const Buffer<half16> weight_buffer(device, stream, weight, "weight");
   const Buffer<float> y(device, stream, c.num_tokens * c.out_dim, "y");
   const Workspace space(device, stream, c, 1);
   for (int i = 0; i < 2; ++i) {  // a second launch finds its counters ready
@@ -134,7 +134,7 @@ constexpr int kRope = 32;
 constexpr int kValue = 72;
 constexpr int kLatent = 128;
 
-reference::HandMadeOp absorbed_op(model::OpKind kind, int64_t num_tokens, const std::vector<bf16>& kv_b) {
+reference::HandMadeOp absorbed_op(model::OpKind kind, int64_t num_tokens, const std::vector<half16>& kv_b) {
   reference::HandMadeOp op;
   op.op.kind = kind;
   op.workload.sequences = {{0, num_tokens}};
@@ -149,7 +149,7 @@ reference::HandMadeOp absorbed_op(model::OpKind kind, int64_t num_tokens, const 
 
 class AbsorbedProduct : public testing::TestWithParam<emulation::Order> {
  protected:
-  void compare(const reference::HandMadeOp& op, const model::TensorView& input, const std::vector<bf16>& got) {
+  void compare(const reference::HandMadeOp& op, const model::TensorView& input, const std::vector<half16>& got) {
     const auto expected = reference::estimate_op({.rules = op.rules,
                                                   .workload = op.workload,
                                                   .weights = op.weights,
@@ -163,12 +163,12 @@ class AbsorbedProduct : public testing::TestWithParam<emulation::Order> {
   Device device{{.order = GetParam()}};
   Stream stream = device.create_stream();
   static constexpr int64_t kTokens = 5;
-  std::vector<bf16> kv_b = random_bf16(int64_t{kHeads} * (kNope + kValue) * kLatent, 0.2f, 31);
+  std::vector<half16> kv_b = random_bf16(int64_t{kHeads} * (kNope + kValue) * kLatent, 0.2f, 31);
 };
 
 // W_UK of each head, transposed: row j holds column j of the head's first kNope rows.
 TEST_P(AbsorbedProduct, QueryLatent_ReadsTheFirstPartOfEveryHead) {
-  std::vector<bf16> w_uk;
+  std::vector<half16> w_uk;
   for (int h = 0; h < kHeads; ++h) {
     for (int j = 0; j < kLatent; ++j) {
       for (int n = 0; n < kNope; ++n) {
@@ -177,13 +177,13 @@ TEST_P(AbsorbedProduct, QueryLatent_ReadsTheFirstPartOfEveryHead) {
     }
   }
   const auto q = random_bf16(kTokens * kHeads * (kNope + kRope), 2, 32);
-  const Buffer<bf16> q_buffer(device, stream, q, "q");
-  const Buffer<bf16> weight(device, stream, w_uk, "w_uk");
-  const Buffer<bf16> y(device, stream, kTokens * kHeads * kLatent, "q_latent");
+  const Buffer<half16> q_buffer(device, stream, q, "q");
+  const Buffer<half16> weight(device, stream, w_uk, "w_uk");
+  const Buffer<half16> y(device, stream, kTokens * kHeads * kLatent, "q_latent");
   bf16_linear(stream,
               {.x = q_buffer.data(),
                .weight = weight.data(),
-               .y_bf16 = y.data(),
+               .y_half16 = y.data(),
                .num_tokens = kTokens,
                .x_stride = int64_t{kHeads} * (kNope + kRope),
                .x_batch_stride = kNope + kRope,
@@ -198,21 +198,21 @@ TEST_P(AbsorbedProduct, QueryLatent_ReadsTheFirstPartOfEveryHead) {
 }
 
 TEST_P(AbsorbedProduct, Context_IsTheLatentThroughTheLastPartOfEveryHead) {
-  std::vector<bf16> w_uv;
+  std::vector<half16> w_uv;
   for (int h = 0; h < kHeads; ++h) {
     const auto first = kv_b.begin() + int64_t{h * (kNope + kValue) + kNope} * kLatent;
     w_uv.insert(w_uv.end(), first, first + int64_t{kValue} * kLatent);
   }
   const auto latent = random_bf16(kTokens * kHeads * kLatent, 1, 33);
-  const Buffer<bf16> x(device, stream, latent, "o_latent");
-  const Buffer<bf16> weight(device, stream, w_uv, "w_uv");
-  const Buffer<bf16> y(device, stream, kTokens * kHeads * kValue, "context");
+  const Buffer<half16> x(device, stream, latent, "o_latent");
+  const Buffer<half16> weight(device, stream, w_uv, "w_uv");
+  const Buffer<half16> y(device, stream, kTokens * kHeads * kValue, "context");
   const Case c{kTokens, kValue, kLatent, 2};
   const Workspace space(device, stream, c, kHeads);
   bf16_linear(stream,
               {.x = x.data(),
                .weight = weight.data(),
-               .y_bf16 = y.data(),
+               .y_half16 = y.data(),
                .partial_sums = space.partial_sums.data(),
                .arrivals = space.arrivals.data(),
                .num_tokens = kTokens,

@@ -51,7 +51,7 @@ class LatentKernel : public testing::TestWithParam<emulation::Order> {
   Stream stream = device.create_stream();
 };
 
-void expect_same(const model::TensorView& expected, const bf16* got) {
+void expect_same(const model::TensorView& expected, const half16* got) {
   const auto codes = expected.codes<uint16_t>();
   for (size_t i = 0; i < codes.size(); ++i) {
     ASSERT_EQ(got[i].bits, codes[i]) << i;
@@ -62,10 +62,10 @@ TEST_P(LatentKernel, RotateQuery_IsTheReferencesToTheBit) {
   constexpr int kRope = 64;
   const auto op = attention_op(model::OpKind::kRotateQuery, 512, kRope);
   const auto q = random_bf16(int64_t{3} * kHeads * (kNope + kRope), 3, 1);
-  const Buffer<bf16> q_buffer(device, stream, q, "q");
+  const Buffer<half16> q_buffer(device, stream, q, "q");
   const Buffer<float> turns(device, stream, turns_of(op.weights.config()), "cos_sin");
   const Buffer<int32_t> positions(device, stream, std::vector<int32_t>{1000, 0, 1}, "positions");
-  const Buffer<bf16> out(device, stream, int64_t{3} * kHeads * kRope, "q_rope");
+  const Buffer<half16> out(device, stream, int64_t{3} * kHeads * kRope, "q_rope");
   rotate_query(stream,
                {.q = q_buffer.data(),
                 .cos_sin = turns.data(),
@@ -87,14 +87,14 @@ void check_cache_write(Device& device, Stream stream, int kv_lora, int rope) {
   const auto key = attention_op(model::OpKind::kRotateKey, kv_lora, rope);
   const auto kv_a = random_bf16(int64_t{3} * row_len, 2, 3);
   auto padded = kv_a;
-  padded.insert(padded.begin() + row_len, static_cast<size_t>(row_len), bf16{0x7FFF});
+  padded.insert(padded.begin() + row_len, static_cast<size_t>(row_len), half16{0x7FFF});
   const std::vector<int64_t> slots{2 * 64 + 63, -1, 0, 64 - 1};
-  const Buffer<bf16> kv_a_buffer(device, stream, padded, "kv_a");
-  const Buffer<bf16> gain_buffer(device, stream, gain, "gain");
+  const Buffer<half16> kv_a_buffer(device, stream, padded, "kv_a");
+  const Buffer<half16> gain_buffer(device, stream, gain, "gain");
   const Buffer<float> turns(device, stream, turns_of(key.weights.config()), "cos_sin");
   const Buffer<int32_t> positions(device, stream, std::vector<int32_t>{1000, -1, 0, 1}, "positions");
   const Buffer<int64_t> slot_buffer(device, stream, slots, "slots");
-  const Buffer<bf16> cache(device, stream, int64_t{3} * 64 * row_len, "cache");
+  const Buffer<half16> cache(device, stream, int64_t{3} * 64 * row_len, "cache");
   cache_latent(stream,
                {.kv_a = kv_a_buffer.data(),
                 .gain = gain_buffer.data(),
@@ -145,14 +145,14 @@ TEST_P(LatentKernel, CacheInFp8_HoldsTheBf16RowsQuantised) {
   for (const int kv_lora : {128, 512}) {
     const int row_bytes = fp8_cache_row_bytes(kv_lora, kRope);
     auto kv_a_rows = random_bf16(int64_t{3} * (kv_lora + kRope), 2, 3);
-    std::fill_n(kv_a_rows.begin(), kv_lora, bf16{0});  // a block of zeros has the smallest scale
-    const Buffer<bf16> kv_a(device, stream, kv_a_rows, "kv_a");
-    const Buffer<bf16> gain(device, stream, random_bf16(kv_lora, 40, 2), "gain");
+    std::fill_n(kv_a_rows.begin(), kv_lora, half16{0});  // a block of zeros has the smallest scale
+    const Buffer<half16> kv_a(device, stream, kv_a_rows, "kv_a");
+    const Buffer<half16> gain(device, stream, random_bf16(kv_lora, 40, 2), "gain");
     const auto config = attention_op(model::OpKind::kRotateKey, kv_lora, kRope);
     const Buffer<float> turns(device, stream, turns_of(config.weights.config()), "cos_sin");
     const Buffer<int32_t> positions(device, stream, std::vector<int32_t>{7, 0, 1}, "positions");
     const Buffer<int64_t> slots(device, stream, std::vector<int64_t>{64, -1, 63}, "slots");
-    const Buffer<bf16> in_bf16(device, stream, int64_t{2} * 64 * (kv_lora + kRope), "cache");
+    const Buffer<half16> in_bf16(device, stream, int64_t{2} * 64 * (kv_lora + kRope), "cache");
     const Buffer<unsigned char> in_fp8(device, stream, int64_t{2} * 64 * row_bytes, "cache_fp8");
     CacheLatentArguments arguments{.kv_a = kv_a.data(),
                                    .gain = gain.data(),

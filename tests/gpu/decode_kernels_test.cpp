@@ -24,7 +24,7 @@ class DecodeKernel : public testing::TestWithParam<emulation::Order> {
   Stream stream = device.create_stream();
 };
 
-float number(bf16 x) {
+float number(half16 x) {
   return model::decode_bf16(x.bits);
 }
 
@@ -32,9 +32,9 @@ TEST_P(DecodeKernel, Embed_CopiesRows_AndMarksUnknownTokens) {
   constexpr int kHidden = 1032;
   const auto table = random_bf16(int64_t{5} * kHidden, 1, 1);
   const std::vector<int32_t> tokens{4, 0, 5, -1, 3};
-  const Buffer<bf16> table_buffer(device, stream, table, "table");
+  const Buffer<half16> table_buffer(device, stream, table, "table");
   const Buffer<int32_t> token_buffer(device, stream, tokens, "tokens");
-  const Buffer<bf16> out(device, stream, static_cast<int64_t>(tokens.size()) * kHidden, "out");
+  const Buffer<half16> out(device, stream, static_cast<int64_t>(tokens.size()) * kHidden, "out");
   embed(stream,
         {.tokens = token_buffer.data(),
          .table = table_buffer.data(),
@@ -59,9 +59,9 @@ TEST_P(DecodeKernel, Embed_CopiesRows_AndMarksUnknownTokens) {
 TEST_P(DecodeKernel, Embed_OfPartOfATable_IsZeroWhereAnotherRankHasTheRow) {
   constexpr int kHidden = 8;
   const auto table = random_bf16(int64_t{3} * kHidden, 1, 1);
-  const Buffer<bf16> table_buffer(device, stream, table, "table");
+  const Buffer<half16> table_buffer(device, stream, table, "table");
   const Buffer<int32_t> tokens(device, stream, std::vector<int32_t>{2, 4, 1, 5}, "tokens");
-  const Buffer<bf16> out(device, stream, 4 * kHidden, "out");
+  const Buffer<half16> out(device, stream, 4 * kHidden, "out");
   embed(stream,
         {.tokens = tokens.data(),
          .table = table_buffer.data(),
@@ -89,9 +89,9 @@ void check_swiglu(Device& device, Stream stream, int dim) {
   for (size_t i = static_cast<size_t>(3 * 2 * dim); i < gate_up.size(); ++i) {
     gate_up[i] = {0x7FFF};
   }
-  const Buffer<bf16> input(device, stream, gate_up, "gate_up");
+  const Buffer<half16> input(device, stream, gate_up, "gate_up");
   const Buffer<int32_t> rows(device, stream, std::vector<int32_t>{3, 0}, "num_rows");
-  const Buffer<bf16> act(device, stream, 2 * kMaxRows * dim, "act");
+  const Buffer<half16> act(device, stream, 2 * kMaxRows * dim, "act");
   const Buffer<fp8_e4m3> codes(device, stream, 2 * kMaxRows * dim, "codes");
   const Buffer<float> scales(device, stream, 2 * static_cast<int64_t>(num_blocks) * kMaxRows, "scales");
   swiglu(stream,
@@ -107,8 +107,8 @@ void check_swiglu(Device& device, Stream stream, int dim) {
   const auto got = act.download();
   const auto got_codes = codes.download();
   const auto got_scales = scales.download();
-  std::vector<bf16> gate;
-  std::vector<bf16> up;
+  std::vector<half16> gate;
+  std::vector<half16> up;
   for (size_t r = 0; r < 3; ++r) {
     gate.insert(gate.end(),
                 gate_up.begin() + static_cast<int64_t>(r) * 2 * dim,
@@ -301,12 +301,12 @@ void check_combine(Device& device, Stream stream, int hidden) {
   const std::vector<int32_t> ids{5, 2, 0, 5};
   const std::vector<int32_t> row_of_slot{3, 0, 2, 1};
   const std::vector<float> slot_weights{0.3f, 1.7f, 0.9f, 1.1f};
-  const Buffer<bf16> row_buffer(device, stream, rows, "expert_rows");
-  const Buffer<bf16> shared_buffer(device, stream, shared, "shared");
+  const Buffer<half16> row_buffer(device, stream, rows, "expert_rows");
+  const Buffer<half16> shared_buffer(device, stream, shared, "shared");
   const Buffer<int32_t> slots(device, stream, row_of_slot, "row_of_slot");
   const Buffer<int32_t> id_buffer(device, stream, ids, "topk_ids");
   const Buffer<float> weights(device, stream, slot_weights, "topk_weights");
-  const Buffer<bf16> out(device, stream, int64_t{2} * hidden, "out");
+  const Buffer<half16> out(device, stream, int64_t{2} * hidden, "out");
   combine(stream,
           {.expert_rows = row_buffer.data(),
            .row_of_slot = slots.data(),
@@ -319,8 +319,10 @@ void check_combine(Device& device, Stream stream, int hidden) {
            .k = 2});
   const auto got = out.download();
 
-  const auto row = [&](int r) { return std::vector<bf16>(rows.begin() + r * hidden, rows.begin() + (r + 1) * hidden); };
-  std::vector<bf16> of_five = row(3);  // token 0's row, then token 1's
+  const auto row = [&](int r) {
+    return std::vector<half16>(rows.begin() + r * hidden, rows.begin() + (r + 1) * hidden);
+  };
+  std::vector<half16> of_five = row(3);  // token 0's row, then token 1's
   const auto second = row(1);
   of_five.insert(of_five.end(), second.begin(), second.end());
   std::vector<model::TensorView> outputs(kExperts);

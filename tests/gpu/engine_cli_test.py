@@ -73,6 +73,39 @@ class VerifyTest(Base):
                      "dsv3-golden record --checkpoint", "--prompt-ids 5 --profile v32")
 
 
+class Fp16Test(Base):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.golden = cls.folder / "g.safetensors"
+        run("dsv3-golden", "record", "--checkpoint", "synthetic:par", "--prompt-ids", "0,34,26", "--decode", 1,
+            "--profile", "fp16", "--out", cls.golden)
+
+    def verify(self, *arguments):
+        return run("dsv3-verify", "--golden", self.golden, "--device", "emulated", *arguments)
+
+    def test_a_golden_of_profile_fp16_is_judged_on_one_rank_and_on_several(self):
+        for more in ((), ("--tp", 2, "--ep", 2, "--order", "reverse")):
+            result = self.verify(*more)
+            self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+            self.assertIn("PASS against profile fp16", result.stdout)
+
+    def test_tokens_are_those_of_the_reference(self):
+        # Without FP8: a code that rounds the other way moves the choices of random experts.
+        prompt = ("--checkpoint", "synthetic:par", "--prompt-ids", "3,1,4,15", "--max-new-tokens", 4, "--profile", "fp16",
+                  "--gemm", "fp16")
+        outputs = [run("dsv3-infer", *prompt, "--json", "--device", *device)
+                   for device in (("cpu",), ("emulated", "--mtp", 1, "--tp", 2, "--kv", "fp16"))]
+        ids = [json.loads(output.stdout)["ids"] for output in outputs]
+        self.assertEqual(len(ids[0]), 4)
+        self.assertEqual(ids, ids[:1] * len(ids))
+
+    def test_what_is_not_there_is_refused(self):
+        self.refused(self.verify("--races"), "--races", "fp16")
+        self.refused(self.verify("--kernel-fault", "k-swiglu-sign"), "--kernel-fault", "fp16")
+        self.refused(self.verify("--kv", "bf16"), "--kv bf16", "fp16 or fp8")
+
+
 class InferTest(Base):
     def infer(self, *arguments):
         return run("dsv3-infer", "--checkpoint", MINI / "checkpoint", *arguments)

@@ -31,21 +31,28 @@ RankDevice emulated_rank(gpu::comm::Communicator& /*world*/, const Peers& peers)
 
 // The model that every layout of up to eight ranks cuts: a prompt of four ragged sequences, and one step of decoding.
 struct ParFixture {
+  std::string profile = "v32";
   OpenedCheckpoint checkpoint = open_checkpoint("synthetic:par");
   golden::GoldenFile golden = [&] {
     RecordJob job;
-    job.mode = resolved({}, checkpoint.weights->config());
+    job.mode = resolved({.profile = profile}, checkpoint.weights->config());
     job.cases = {{.name = "b4", .sequences = {{3, 1, 4}, {15, 92, 65, 35, 89}, {79}, {32, 38}}},
                  {.name = "d0", .after = "b4", .sequences = {{46}, {26}, {43}, {83}}}};
     job.num_threads = 2;
     return record(*checkpoint.weights, job);
   }();
-  golden::Dump one_rank = dump_engine(*checkpoint.weights, golden.manifest, gpu::make_emulated_backend({}), {});
+  golden::Dump one_rank = dump_engine(*checkpoint.weights, golden.manifest, make_backend(), {});
 
+  [[nodiscard]] std::unique_ptr<gpu::Backend> make_backend(const Peers& peers = nullptr) const {
+    return profile == "fp16" ? gpu::make_emulated_fp16_backend({.peers = peers})
+                             : gpu::make_emulated_backend({.peers = peers});
+  }
   [[nodiscard]] golden::GatheredDump dump(const ParallelLayout& layout, model::ExpertSlots expert_of_slot = {}) const {
     return dump_ranks(*checkpoint.weights,
                       golden.manifest,
-                      emulated_rank,
+                      [this](gpu::comm::Communicator& /*world*/, const Peers& peers) {
+                        return RankDevice{.links = nullptr, .backend = make_backend(peers)};
+                      },
                       {.layout = layout, .expert_of_slot = std::move(expert_of_slot)});
   }
   // Every op, to the byte.
@@ -130,6 +137,19 @@ TEST(EngineRanks, PassOpByOp) {
     const auto verdict = par().verify(par().dump(layout));
     EXPECT_EQ(verdict.outcome, golden::Verdict::Outcome::kPass) << complaints(verdict);
   }
+}
+
+// What ranks share of a sum meets the units of the residual stream behind the tree, so that FP16 has the bits of one rank, too.
+TEST(EngineRanks, InFp16_HaveTheBitsOfOneRank_AndPassOpByOp) {
+  const ParFixture fp16{.profile = "fp16"};
+  for (const ParallelLayout& layout : {ParallelLayout{.tp = 4, .ep = 2},
+                                       ParallelLayout{.tp = 2, .ep = 2, .pp = 2},
+                                       ParallelLayout{.tp = 2, .ep = 4, .dp = 2, .sequence_parallel = true}}) {
+    SCOPED_TRACE(layout_name(layout));
+    fp16.expect_bits_of_one_rank(fp16.dump(layout));
+  }
+  const auto verdict = fp16.verify(fp16.dump({.tp = 2, .ep = 4, .dp = 2}));
+  EXPECT_EQ(verdict.outcome, golden::Verdict::Outcome::kPass) << complaints(verdict);
 }
 
 // Slots of 4 layers; the first is dense. Copies on other ranks, three of one expert, two on one rank, and layers that differ.

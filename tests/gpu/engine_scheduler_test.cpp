@@ -38,6 +38,7 @@ struct Setting {
   int64_t num_drafts = 0;
   bool use_graphs = false;
   int64_t num_pages = 4;
+  bool fp16 = false;
 };
 
 struct Generated {
@@ -47,11 +48,13 @@ struct Generated {
 
 Generated generate(const std::vector<Request>& requests, const Setting& setting) {
   const SchedulerOptions scheduling{.chunk_len = setting.chunk_len, .num_drafts = setting.num_drafts};
-  Engine engine(mini(),
-                make_emulated_backend({.num_os_threads = 2}),
-                {.limits = Scheduler::limits_of(mini().config(), scheduling, setting.max_sequences, 80),
-                 .num_pages = setting.num_pages,
-                 .use_graphs = setting.use_graphs});
+  Engine engine(
+      mini(),
+      setting.fp16 ? make_emulated_fp16_backend({.num_os_threads = 2}) : make_emulated_backend({.num_os_threads = 2}),
+      {.limits = Scheduler::limits_of(mini().config(), scheduling, setting.max_sequences, 80),
+       .num_pages = setting.num_pages,
+       .scaled_stream = setting.fp16,
+       .use_graphs = setting.use_graphs});
   Scheduler scheduler(engine, scheduling);
   Generated result;
   result.tokens.resize(requests.size());
@@ -64,19 +67,33 @@ Generated generate(const std::vector<Request>& requests, const Setting& setting)
   return result;
 }
 
-TEST(EngineScheduler, GreedyTokens_AreTheReferences) {
-  const auto requests = ragged_requests();
+std::vector<std::vector<int32_t>> tokens_of_reference(const std::vector<Request>& requests,
+                                                      const reference::Rules& rules) {
   std::vector<reference::Request> same;
   for (const Request& request : requests) {
     same.push_back({.prompt = request.prompt, .max_new_tokens = request.max_new_tokens});
   }
   std::vector<std::vector<int32_t>> expected(requests.size());
-  reference::Generator reference(mini(), reference::v32_rules(reference::Gemm::kFp8, model::ScaleFormat::kFp32), 2, {});
+  reference::Generator reference(mini(), rules, 2, {});
   reference.run(same, [&](size_t request, const reference::GeneratedToken& token) {
     expected[request].push_back(token.id);
     return true;
   });
-  EXPECT_EQ(generate(requests, {}).tokens, expected);
+  return expected;
+}
+
+TEST(EngineScheduler, GreedyTokens_AreTheReferences) {
+  const auto requests = ragged_requests();
+  const auto rules = reference::v32_rules(reference::Gemm::kFp8, model::ScaleFormat::kFp32);
+  EXPECT_EQ(generate(requests, {}).tokens, tokens_of_reference(requests, rules));
+}
+
+TEST(EngineScheduler, InFp16_TokensAreTheReferences_WithDraftsAndGraphsToo) {
+  const auto requests = ragged_requests();
+  const auto expected =
+      tokens_of_reference(requests, reference::fp16_rules(reference::Gemm::kFp8, model::ScaleFormat::kFp32));
+  EXPECT_EQ(generate(requests, {.fp16 = true}).tokens, expected);
+  EXPECT_EQ(generate(requests, {.num_drafts = 1, .use_graphs = true, .fp16 = true}).tokens, expected);
 }
 
 TEST(EngineScheduler, ARequestsTokens_DependOnItAlone) {

@@ -4,54 +4,13 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/paths.hpp"
-#include "tests/tools/verifier.hpp"
+#include "tests/gpu/engine_verdict.hpp"
 #include "tools/common.hpp"
-#include "tools/device/engine_dump.hpp"
 
 namespace tools {
 namespace {
 
 using gpu::emulation::OrderKind;
-
-const Fixture& mini() {
-  static const Fixture fixture(source_dir() / "golden/data/mini");
-  return fixture;
-}
-
-golden::Verdict verify(const model::WeightSource& weights,
-                       const golden::GoldenFile& golden,
-                       const golden::Dump& dump,
-                       const std::vector<std::string>& cases = {}) {
-  const auto& m = golden.manifest;
-  const auto rules = rules_of({m.mode, m.profile, m.gemm, m.scale, m.attention});
-  return golden::compare(
-      weights.config(), golden, dump, {.cases = cases}, [&](const model::Workload& workload, double num_sigmas) {
-        return std::make_unique<ReferenceRecompute>(weights, rules, workload, num_sigmas, 2);
-      });
-}
-
-// Every op of the op table judged and passed. The attention's sum follows the online softmax; everything else the profile's own rules.
-void expect_pass(const golden::Verdict& verdict) {
-  EXPECT_EQ(verdict.outcome, golden::Verdict::Outcome::kPass) << complaints(verdict);
-  for (const auto& op : verdict.ops) {
-    if (op.op.ends_with(".o_latent") || op.op.ends_with(".attn.context")) {
-      EXPECT_TRUE(op.status < golden::OpStatus::kVariant || op.variant.starts_with("probs-")) << op.op << op.variant;
-    } else {
-      EXPECT_LT(op.status, golden::OpStatus::kVariant) << op.case_name << "/" << op.op << " " << op.variant;
-    }
-  }
-}
-
-RecordJob job_of_prompt(std::vector<int32_t> ids, int64_t num_decode, const model::ModelConfig& config) {
-  RecordJob job;
-  job.mode = resolved({}, config);
-  job.cases = {golden::prompt_case(std::move(ids))};
-  job.num_decode = num_decode;
-  job.with_mtp = config.num_nextn_predict_layers > 0;
-  job.num_threads = 2;
-  return job;
-}
 
 TEST(Engine, MiniPassesOpByOp_PromptsDecodingBatchAndMtp) {
   const auto golden = mini().record({}, {"p1", "p7", "d0", "b2"}, [] {
@@ -131,7 +90,7 @@ TEST(Engine, WithoutWgmma_PassesOpByOp) {
 TEST(Engine, AnotherProfilesGolden_IsRefusedWithTheCommandThatRecordsOne) {
   const auto golden = mini().record({.profile = "hf"}, {"p2"});
   try {
-    check_profile(golden.manifest, mini().checkpoint().config());
+    check_profile(golden.manifest);
     FAIL();
   } catch (const model::InputError& error) {
     const std::string what = error.what();

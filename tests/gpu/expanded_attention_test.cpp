@@ -37,10 +37,10 @@ const std::vector<Sequence> kRagged = {{1, 1}, {130, 130}, {64, 64}, {0, 0}, {15
 struct Inputs {
   Shape shape;
   std::vector<Sequence> sequences;
-  std::vector<std::vector<bf16>> q;  // each by sequence
-  std::vector<std::vector<bf16>> q_rope;
-  std::vector<std::vector<bf16>> kv;
-  std::vector<std::vector<bf16>> k_rope;
+  std::vector<std::vector<half16>> q;  // each by sequence
+  std::vector<std::vector<half16>> q_rope;
+  std::vector<std::vector<half16>> kv;
+  std::vector<std::vector<half16>> k_rope;
 };
 
 // A sequence's numbers depend on its own lengths alone, so that it can be run by itself.
@@ -54,7 +54,7 @@ Inputs make(const Shape& shape, const std::vector<Sequence>& sequences) {
     in.k_rope.push_back(random_bf16(num_keys * shape.rope, 1, seed + 3));
     for (size_t i = 0; i < in.q.back().size(); ++i) {  // q's own rope part is not to be read
       const auto column = static_cast<int>(i % static_cast<size_t>(shape.nope + shape.rope));
-      in.q.back()[i] = column < shape.nope ? in.q.back()[i] : bf16{0x7FFF};
+      in.q.back()[i] = column < shape.nope ? in.q.back()[i] : half16{0x7FFF};
     }
   }
   return in;
@@ -80,7 +80,7 @@ model::ModelConfig config_of(const Shape& shape) {
 }
 
 struct Result {
-  std::vector<bf16> context;
+  std::vector<half16> context;
   std::vector<float> lse;
 };
 
@@ -101,30 +101,30 @@ Result run(const Inputs& in, int64_t chunk_len, const Options& options, float ls
     max_new = std::max(max_new, num_new);
   }
   const int64_t num_rows = int64_t{first_token.back()} * shape.heads;
-  const Buffer<bf16> q(device, stream, joined(in.q), "q");
-  const Buffer<bf16> q_rope(device, stream, joined(in.q_rope), "q_rope");
+  const Buffer<half16> q(device, stream, joined(in.q), "q");
+  const Buffer<half16> q_rope(device, stream, joined(in.q_rope), "q_rope");
   const Buffer<int32_t> keys(device, stream, num_keys, "num_keys");
   const Buffer<int32_t> tokens(device, stream, first_token, "first_token");
-  const Buffer<bf16> context(device, stream, num_rows * shape.v, "context");
+  const Buffer<half16> context(device, stream, num_rows * shape.v, "context");
   const Buffer<float> o_state(device, stream, num_rows * shape.v, "o_state");
   Buffer<float> lse(device, stream, num_rows, "lse");
   for (int64_t begin = 0; begin < max_keys; begin += chunk_len) {
-    std::vector<bf16> kv_rows;
-    std::vector<bf16> k_rope_rows;
+    std::vector<half16> kv_rows;
+    std::vector<half16> k_rope_rows;
     std::vector<int32_t> first_row{0};
     for (size_t s = 0; s < in.sequences.size(); ++s) {
       const int64_t end = std::min(begin + chunk_len, in.sequences[s].num_keys);
-      const auto append = [&](std::vector<bf16>& to, const std::vector<bf16>& from, int64_t row_len) {
+      const auto append = [&](std::vector<half16>& to, const std::vector<half16>& from, int64_t row_len) {
         to.insert(to.end(), from.begin() + std::min(begin, end) * row_len, from.begin() + end * row_len);
       };
       append(kv_rows, in.kv[s], int64_t{shape.heads} * (shape.nope + shape.v));
       append(k_rope_rows, in.k_rope[s], shape.rope);
       first_row.push_back(first_row.back() + static_cast<int32_t>(std::max<int64_t>(end - begin, 0)));
     }
-    kv_rows.resize(kv_rows.size() + static_cast<size_t>(64 * shape.heads * (shape.nope + shape.v)), bf16{0x7FFF});
-    k_rope_rows.resize(k_rope_rows.size() + static_cast<size_t>(64 * shape.rope), bf16{0x7FFF});
-    const Buffer<bf16> kv(device, stream, kv_rows, "kv");
-    const Buffer<bf16> k_rope(device, stream, k_rope_rows, "k_rope");
+    kv_rows.resize(kv_rows.size() + static_cast<size_t>(64 * shape.heads * (shape.nope + shape.v)), half16{0x7FFF});
+    k_rope_rows.resize(k_rope_rows.size() + static_cast<size_t>(64 * shape.rope), half16{0x7FFF});
+    const Buffer<half16> kv(device, stream, kv_rows, "kv");
+    const Buffer<half16> k_rope(device, stream, k_rope_rows, "k_rope");
     const Buffer<int32_t> rows(device, stream, first_row, "first_row");
     const Buffer<int32_t> first_key(
         device, stream, std::vector<int32_t>(in.sequences.size(), static_cast<int32_t>(begin)), "first_key");
@@ -181,7 +181,7 @@ int64_t num_outside(const Inputs& in, size_t s, bool has_chunks, const Result& g
     return reference::estimate_op(
         {.rules = op.rules, .workload = op.workload, .weights = op.weights, .op = op.op, .inputs = std::move(inputs)});
   };
-  std::vector<bf16> cache_rows;
+  std::vector<half16> cache_rows;
   for (int64_t key = 0; key < num_keys; ++key) {
     cache_rows.resize(cache_rows.size() + kLatentLen);
     cache_rows.insert(
@@ -272,7 +272,7 @@ TEST(ExpandedAttentionChunks, SequenceAlone_HasTheBitsItHasInABatch) {
   const auto row = static_cast<size_t>(kMini.heads);
   EXPECT_EQ(std::memcmp(alone.context.data(),
                         together.context.data() + row * static_cast<size_t>(kMini.v),
-                        alone.context.size() * sizeof(bf16)),
+                        alone.context.size() * sizeof(half16)),
             0);
   EXPECT_TRUE(std::equal(alone.lse.begin(), alone.lse.end(), together.lse.begin() + static_cast<int64_t>(row)));
 }

@@ -51,10 +51,10 @@ int64_t num_tokens(const Case& c, int step, int rank) {
 
 struct Tokens {  // of one rank in one step
   QuantizedRows fp8;
-  std::vector<bf16> values;
+  std::vector<half16> values;
   std::vector<int32_t> ids;
   std::vector<float> weights;
-  std::vector<bf16> shared;
+  std::vector<half16> shared;
 };
 
 Tokens tokens_of(const Case& c, int step, int rank) {
@@ -102,8 +102,8 @@ float factor_of(int32_t expert) {
 }
 
 // By the definition: FP32, ascending expert ids, each product and each sum rounded, the shared expert last, BF16 once.
-std::vector<bf16> expected_out(const Case& c, const Tokens& tokens) {
-  std::vector<bf16> out;
+std::vector<half16> expected_out(const Case& c, const Tokens& tokens) {
+  std::vector<half16> out;
   const auto hidden = static_cast<size_t>(c.hidden);
   const auto k = static_cast<size_t>(c.k);
   const size_t count = tokens.shared.size() / hidden;
@@ -134,7 +134,7 @@ std::vector<bf16> expected_out(const Case& c, const Tokens& tokens) {
 
 struct StandInArguments {
   TokenInbox inbox;
-  bf16* expert_rows = nullptr;
+  half16* expert_rows = nullptr;
   const float* scales = nullptr;
   const int32_t* token_of_row = nullptr;
   const int32_t* num_valid = nullptr;
@@ -153,7 +153,7 @@ GPU_KERNEL stand_in_kernel(StandInArguments a) {
     const float x = a.scales != nullptr
                         ? multiply(to_float(a.inbox.codes[from * a.hidden + i]), a.scales[i / 128 * a.max_rows + from])
                         : to_float(a.inbox.values[from * a.hidden + i]);
-    a.expert_rows[(slot * a.max_rows + row) * a.hidden + i] = to_bf16(multiply(x, a.factors[slot]));
+    a.expert_rows[(slot * a.max_rows + row) * a.hidden + i] = to_half16(multiply(x, a.factors[slot]));
   }
 }
 
@@ -296,20 +296,20 @@ class Rank {
   Buffer<int32_t> arrivals{device, stream, std::vector<int32_t>{0}, "arrivals"};
   Buffer<fp8_e4m3> own_codes{device, stream, c.max_tokens* c.hidden, "own_codes"};
   Buffer<float> own_scales{device, stream, c.max_tokens* num_blocks, "own_scales"};
-  Buffer<bf16> own_values{device, stream, c.max_tokens* c.hidden, "own_values"};
+  Buffer<half16> own_values{device, stream, c.max_tokens* c.hidden, "own_values"};
   Buffer<int32_t> ids{device, stream, c.max_tokens* c.k, "topk_ids"};
   Buffer<float> weights{device, stream, c.max_tokens* c.k, "topk_weights"};
-  Buffer<bf16> shared{device, stream, c.max_tokens* c.hidden, "shared"};
-  Buffer<bf16> out{device, stream, c.max_tokens* c.hidden, "out"};
+  Buffer<half16> shared{device, stream, c.max_tokens* c.hidden, "shared"};
+  Buffer<half16> out{device, stream, c.max_tokens* c.hidden, "out"};
   Buffer<fp8_e4m3> codes{device, stream, max_rows* c.hidden, "codes"};
   Buffer<float> sent_scales{device, stream, max_rows* num_blocks, "sent_scales"};
-  Buffer<bf16> values{device, stream, max_rows* c.hidden, "values"};
+  Buffer<half16> values{device, stream, max_rows* c.hidden, "values"};
   Buffer<int32_t> slots{device, stream, max_rows* c.k, "slots"};
   Buffer<uint32_t> arrived{device, stream, zero_flags(), "arrived"};
   Buffer<int32_t> seen_slots{device, stream, max_rows* c.k, "seen_slots"};
   Buffer<int32_t> row_of_choice{
       device, stream, std::vector<int32_t>(static_cast<size_t>(max_rows* c.k), 0), "row_of_choice"};
-  Buffer<bf16> expert_rows{device, stream, num_slots* max_rows* c.hidden, "expert_rows"};
+  Buffer<half16> expert_rows{device, stream, num_slots* max_rows* c.hidden, "expert_rows"};
   Buffer<uint32_t> finished{device, stream, zero_flags(), "finished"};
   Buffer<float> scales{device, stream, num_blocks* max_rows, "scales"};
   Buffer<int32_t> token_of_row{device, stream, num_slots* max_rows, "token_of_row"};
@@ -319,7 +319,7 @@ class Rank {
   Buffer<int32_t> forward_arrivals{device, stream, std::vector<int32_t>{0}, "forward_arrivals"};
   Buffer<fp8_e4m3> node_codes{device, stream, max_rows* c.hidden, "node_codes"};
   Buffer<float> node_scales{device, stream, max_rows* num_blocks, "node_scales"};
-  Buffer<bf16> node_values{device, stream, max_rows* c.hidden, "node_values"};
+  Buffer<half16> node_values{device, stream, max_rows* c.hidden, "node_values"};
   Buffer<int32_t> node_slots{device, stream, max_rows* c.k, "node_slots"};
   Buffer<uint32_t> node_arrived{device, stream, zero_flags(), "node_arrived"};
 
@@ -357,7 +357,7 @@ Setting right_setting(const Case& c) {
 }
 
 struct StepResult {
-  std::vector<bf16> out;           // [max_tokens, hidden]
+  std::vector<half16> out;         // [max_tokens, hidden]
   std::vector<int32_t> slots;      // received
   std::vector<int32_t> num_valid;  // [slots_per_rank]
   int64_t stored_bytes = 0;        // by dispatch, if checked
@@ -417,14 +417,14 @@ std::vector<std::vector<StepResult>> run(const Case& c, const emulation::Order& 
   return results;
 }
 
-bool same_bits(bf16 a, bf16 b) {
+bool same_bits(half16 a, half16 b) {
   return a.bits == b.bits;
 }
 
 // The first row of `out` that is not as expected, NaN beyond the tokens included; kNobody: none.
-int64_t first_wrong_row(const Case& c, const Tokens& tokens, const std::vector<bf16>& out) {
-  std::vector<bf16> expected = expected_out(c, tokens);
-  expected.resize(out.size(), bf16{0xFFFF});
+int64_t first_wrong_row(const Case& c, const Tokens& tokens, const std::vector<half16>& out) {
+  std::vector<half16> expected = expected_out(c, tokens);
+  expected.resize(out.size(), half16{0xFFFF});
   const auto wrong = std::mismatch(out.begin(), out.end(), expected.begin(), same_bits).first;
   return wrong == out.end() ? kNobody : (wrong - out.begin()) / c.hidden;
 }

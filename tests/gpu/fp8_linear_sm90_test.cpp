@@ -27,7 +27,7 @@ int64_t num_blocks(int64_t length) {
 }
 
 struct Problem {
-  std::vector<bf16> x;
+  std::vector<half16> x;
   QuantizedRows rows;
   std::vector<fp8_e4m3> weight;
   std::vector<float> weight_scale;
@@ -49,7 +49,7 @@ Problem make(const Case& c) {
   return p;
 }
 
-std::vector<bf16> run(const Case& c, const Problem& p, const Options& options) {
+std::vector<half16> run(const Case& c, const Problem& p, const Options& options) {
   Device device(options);
   const Stream stream = device.create_stream();
   const Buffer<fp8_e4m3> x(device, stream, p.rows.codes, "x");
@@ -58,7 +58,7 @@ std::vector<bf16> run(const Case& c, const Problem& p, const Options& options) {
   const Buffer<float> weight_scale(device, stream, p.weight_scale, "weight_scale");
   const Buffer<int32_t> groups(device, stream, c.group_of_tile, "group_of_tile");
   const Buffer<int32_t> counts(device, stream, c.rows_of_tile, "rows_of_tile");
-  const Buffer<bf16> y(device, stream, c.num_tokens * c.out_dim, "y");
+  const Buffer<half16> y(device, stream, c.num_tokens * c.out_dim, "y");
   fp8_linear_sm90(stream,
                   {.x = x.data(),
                    .x_scale = x_scale.data(),
@@ -78,7 +78,7 @@ std::vector<bf16> run(const Case& c, const Problem& p, const Options& options) {
 
 // Rows [first, first + count) of y against group `group`.
 void expect_agreement(
-    const Case& c, const Problem& p, const std::vector<bf16>& got, int64_t first, int64_t count, int group) {
+    const Case& c, const Problem& p, const std::vector<half16>& got, int64_t first, int64_t count, int group) {
   reference::HandMadeOp op;
   op.op.kind = model::OpKind::kLinear;
   const int64_t scales = num_blocks(c.out_dim) * num_blocks(c.in_dim);
@@ -111,7 +111,7 @@ TEST_P(Fp8LinearSm90, AgreesWithTheReference) {
     const Problem p = make(c);
     const auto got = run(c, p, {.order = GetParam()});
     expect_agreement(c, p, got, 0, c.num_tokens, 0);
-    EXPECT_EQ(std::memcmp(got.data(), run(c, p, {}).data(), got.size() * sizeof(bf16)), 0);
+    EXPECT_EQ(std::memcmp(got.data(), run(c, p, {}).data(), got.size() * sizeof(half16)), 0);
   }
 }
 
@@ -181,7 +181,7 @@ TEST(Fp8LinearSm90Bits, OfEveryNumberOfTokensUpToATileAndOne_AreThoseOfTheLarges
     first.x.resize(static_cast<size_t>(c.num_tokens * c.in_dim));
     first.rows = quantized(first.x, c.in_dim, c.num_tokens + 1);
     const auto got = run(c, first, {});
-    ASSERT_EQ(std::memcmp(got.data(), expected.data(), got.size() * sizeof(bf16)), 0) << c.num_tokens << " tokens";
+    ASSERT_EQ(std::memcmp(got.data(), expected.data(), got.size() * sizeof(half16)), 0) << c.num_tokens << " tokens";
   }
 }
 
@@ -195,7 +195,7 @@ TEST(Fp8LinearSm90Bits, OfATokenAlone_AreThoseItHasInABatch) {
   alone.x.resize(static_cast<size_t>(c.in_dim));
   alone.rows = quantized(alone.x, c.in_dim, 2);
   const auto got = run(one, alone, {});
-  EXPECT_EQ(std::memcmp(got.data(), together.data(), got.size() * sizeof(bf16)), 0);
+  EXPECT_EQ(std::memcmp(got.data(), together.data(), got.size() * sizeof(half16)), 0);
 }
 
 }  // namespace

@@ -28,7 +28,7 @@ void PrintTo(const Case& c, std::ostream* out) {  // NOLINT(readability-identifi
 }
 
 struct Problem {
-  std::vector<bf16> x;
+  std::vector<half16> x;
   std::vector<fp8_e4m3> x_codes;
   std::vector<float> x_scales;  // [blocks, num_tokens + 1], the last column NaN
   std::vector<fp8_e4m3> weight;
@@ -57,14 +57,14 @@ Problem make(const Case& c) {
   return p;
 }
 
-std::vector<bf16> run(const Case& c, const Problem& p, const Options& options, int num_launches = 1) {
+std::vector<half16> run(const Case& c, const Problem& p, const Options& options, int num_launches = 1) {
   Device device(options);
   const Stream stream = device.create_stream();
   const Buffer<fp8_e4m3> x(device, stream, p.x_codes, "x");
   const Buffer<float> x_scale(device, stream, p.x_scales, "x_scale");
   const Buffer<fp8_e4m3> weight(device, stream, p.weight, "weight");
   const Buffer<float> weight_scale(device, stream, p.weight_scale, "weight_scale");
-  const Buffer<bf16> y(device, stream, c.num_tokens * c.out_dim, "y");
+  const Buffer<half16> y(device, stream, c.num_tokens * c.out_dim, "y");
   const Buffer<float> partial_sums(device, stream, c.num_splits * c.num_tokens * c.out_dim, "partial_sums");
   const Buffer<int32_t> arrivals(
       device,
@@ -126,7 +126,7 @@ TEST_P(Fp8LinearKernel, EveryOrderGivesTheSameBits) {
   const auto first = run(c, p, {});
   for (const auto& order : kOrders) {
     const auto got = run(c, p, {.order = order});
-    EXPECT_EQ(std::memcmp(got.data(), first.data(), got.size() * sizeof(bf16)), 0) << order_name(order);
+    EXPECT_EQ(std::memcmp(got.data(), first.data(), got.size() * sizeof(half16)), 0) << order_name(order);
   }
 }
 
@@ -165,7 +165,7 @@ TEST(Fp8LinearKernel, TokenAlone_HasTheBitsItHasInABatch) {
     first.x_scales.push_back(std::nanf(""));
   }
   const auto single = run(alone, first, {});
-  EXPECT_EQ(std::memcmp(single.data(), together.data(), single.size() * sizeof(bf16)), 0);
+  EXPECT_EQ(std::memcmp(single.data(), together.data(), single.size() * sizeof(half16)), 0);
 }
 
 // Each 128-block's products in the order of the instructions: two FP16 steps of 16 for each 32, bytes k % 4 < 2 first.

@@ -15,11 +15,11 @@ namespace gpu::DSV3_BACKEND {
 
 struct Fp8Rows {
   std::vector<unsigned char> bytes;
-  std::vector<bf16> values;  // what attention sees
+  std::vector<half16> values;  // what attention sees
 };
 
 // rows: [any, kv_lora + rope]
-inline Fp8Rows fp8_rows(const std::vector<bf16>& rows, int kv_lora, int rope) {
+inline Fp8Rows fp8_rows(const std::vector<half16>& rows, int kv_lora, int rope) {
   const auto row_len = static_cast<size_t>(kv_lora + rope);
   const auto row_bytes = static_cast<size_t>(fp8_cache_row_bytes(kv_lora, rope));
   Fp8Rows result{{}, rows};
@@ -47,7 +47,7 @@ inline Fp8Rows fp8_rows(const std::vector<bf16>& rows, int kv_lora, int rope) {
     }
     std::memcpy(to + kv_lora + kFp8CacheScaleBytes,
                 rows.data() + row * row_len + static_cast<size_t>(kv_lora),
-                static_cast<size_t>(rope) * sizeof(bf16));
+                static_cast<size_t>(rope) * sizeof(half16));
   }
   return result;
 }

@@ -33,7 +33,7 @@ TEST_P(Rows, Quantized_AreTheReferencesToTheBit) {
   for (const int row_len : {1024 + 256, 128, 2048, 192, 40}) {
     const auto x = random_bf16(int64_t{3} * row_len, 5, 1);
     const auto expected = quantized(x, row_len, 4);
-    const Buffer<bf16> x_buffer(device, stream, x, "x");
+    const Buffer<half16> x_buffer(device, stream, x, "x");
     const Buffer<fp8_e4m3> codes(device, stream, int64_t{3} * row_len, "codes");
     const Buffer<float> scales(device, stream, static_cast<int64_t>(expected.scales.size()), "scales");
     quantize_rows(stream,
@@ -53,9 +53,9 @@ TEST_P(Rows, GatheredFromPages_KeepTheirOrder) {
     const int64_t row_len = kv_lora + kRope;
     const auto rows = random_bf16(4 * row_len, 2, 2);
     const std::vector<int64_t> slots{2 * 64 + 63, 0, 64, 1};
-    std::vector<bf16> pool(static_cast<size_t>(3 * 64 * row_len), bf16{0x7FFF});
-    std::vector<bf16> latents;
-    std::vector<bf16> ropes;
+    std::vector<half16> pool(static_cast<size_t>(3 * 64 * row_len), half16{0x7FFF});
+    std::vector<half16> latents;
+    std::vector<half16> ropes;
     for (int64_t r = 0; r < 4; ++r) {
       const auto begin = rows.begin() + r * row_len;
       std::copy(begin, begin + row_len, pool.begin() + slots[static_cast<size_t>(r)] * row_len);
@@ -63,10 +63,10 @@ TEST_P(Rows, GatheredFromPages_KeepTheirOrder) {
       ropes.insert(ropes.end(), begin + kv_lora, begin + row_len);
     }
     const auto expected = quantized(latents, kv_lora, 5);
-    const Buffer<bf16> cache(device, stream, pool, "cache");
+    const Buffer<half16> cache(device, stream, pool, "cache");
     const Buffer<int64_t> slot_buffer(device, stream, slots, "slots");
-    const Buffer<bf16> latent(device, stream, 4 * kv_lora, "latent");
-    const Buffer<bf16> k_rope(device, stream, 4 * kRope, "k_rope");
+    const Buffer<half16> latent(device, stream, 4 * kv_lora, "latent");
+    const Buffer<half16> k_rope(device, stream, 4 * kRope, "k_rope");
     const Buffer<fp8_e4m3> codes(device, stream, 4 * kv_lora, "codes");
     const Buffer<float> scales(device, stream, static_cast<int64_t>(expected.scales.size()), "scales");
     gather_latent(stream,
@@ -83,8 +83,8 @@ TEST_P(Rows, GatheredFromPages_KeepTheirOrder) {
     expect_same(expected, codes, scales);
     const auto got_latent = latent.download();
     const auto got_rope = k_rope.download();
-    EXPECT_EQ(std::memcmp(got_latent.data(), latents.data(), latents.size() * sizeof(bf16)), 0);
-    EXPECT_EQ(std::memcmp(got_rope.data(), ropes.data(), ropes.size() * sizeof(bf16)), 0);
+    EXPECT_EQ(std::memcmp(got_latent.data(), latents.data(), latents.size() * sizeof(half16)), 0);
+    EXPECT_EQ(std::memcmp(got_rope.data(), ropes.data(), ropes.size() * sizeof(half16)), 0);
   }
 }
 
@@ -95,8 +95,8 @@ TEST_P(Rows, GatheredFromPagesInFp8_AreTheirValues) {
     const std::vector<int64_t> slots{63, 0, 5};
     const Buffer<unsigned char> cache(device, stream, rows.bytes, "cache_fp8");
     const Buffer<int64_t> slot_buffer(device, stream, slots, "slots");
-    const Buffer<bf16> latent(device, stream, 3 * kv_lora, "latent");
-    const Buffer<bf16> k_rope(device, stream, 3 * kRope, "k_rope");
+    const Buffer<half16> latent(device, stream, 3 * kv_lora, "latent");
+    const Buffer<half16> k_rope(device, stream, 3 * kRope, "k_rope");
     gather_latent(stream,
                   {.slots = slot_buffer.data(),
                    .latent = latent.data(),
@@ -109,8 +109,8 @@ TEST_P(Rows, GatheredFromPagesInFp8_AreTheirValues) {
     const auto got_rope = k_rope.download();
     for (size_t r = 0; r < slots.size(); ++r) {
       const auto* const expected = rows.values.data() + slots[r] * (kv_lora + kRope);
-      EXPECT_EQ(std::memcmp(got.data() + r * kv_lora, expected, kv_lora * sizeof(bf16)), 0);
-      EXPECT_EQ(std::memcmp(got_rope.data() + r * kRope, expected + kv_lora, kRope * sizeof(bf16)), 0);
+      EXPECT_EQ(std::memcmp(got.data() + r * kv_lora, expected, kv_lora * sizeof(half16)), 0);
+      EXPECT_EQ(std::memcmp(got_rope.data() + r * kRope, expected + kv_lora, kRope * sizeof(half16)), 0);
     }
   }
 }

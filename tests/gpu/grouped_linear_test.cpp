@@ -65,9 +65,9 @@ class GroupedLinear : public testing::TestWithParam<emulation::Order> {
 
   // Rows of got belong to x's rows `tokens`; the rest of the expert's rows are as allocated.
   void compare(int expert,
-               const std::vector<bf16>& x,
+               const std::vector<half16>& x,
                const std::vector<int32_t>& tokens,
-               const std::vector<bf16>& got) {
+               const std::vector<half16>& got) {
     const auto first = got.begin() + expert * kTokens * kOut;
     const auto num_rows = static_cast<int64_t>(tokens.size());
     for (int64_t i = num_rows * kOut; i < kTokens * kOut; ++i) {
@@ -76,7 +76,7 @@ class GroupedLinear : public testing::TestWithParam<emulation::Order> {
     if (tokens.empty()) {
       return;
     }
-    std::vector<bf16> rows;
+    std::vector<half16> rows;
     for (const int32_t token : tokens) {
       rows.insert(rows.end(), x.begin() + token * kIn, x.begin() + (token + 1) * kIn);
     }
@@ -123,7 +123,7 @@ class GroupedLinear : public testing::TestWithParam<emulation::Order> {
   Buffer<int32_t> token_of_row{device, stream, kExperts* kTokens, "token_of_row"};
   Buffer<int32_t> num_valid{device, stream, kExperts, "num_valid"};
   Buffer<int32_t> row_of_slot{device, stream, std::vector<int32_t>(kTokens* kTopK, -7), "row_of_slot"};
-  Buffer<bf16> y{device, stream, kExperts* kTokens* kOut, "y"};
+  Buffer<half16> y{device, stream, kExperts* kTokens* kOut, "y"};
   Buffer<float> partial_sums{device, stream, kSplits* kExperts* kTokens* kOut, "partial_sums"};
   Buffer<int32_t> arrivals{device,
                            stream,
@@ -186,7 +186,7 @@ TEST_P(GroupedLinear, GatheredRows_AgreeWithTheReference) {
 TEST_P(GroupedLinear, OwnRows_AgreeWithTheReference) {
   std::vector<fp8_e4m3> x_codes(kExperts * kTokens * kIn, fp8_e4m3{0x7F});
   std::vector<float> x_scales;
-  std::vector<std::vector<bf16>> x_of;
+  std::vector<std::vector<half16>> x_of;
   for (int expert = 0; expert < kExperts; ++expert) {
     const auto num_rows = static_cast<int64_t>(tokens_of(ids, expert).size());
     x_of.push_back(random_bf16(num_rows * kIn, 2, static_cast<uint32_t>(40 + expert)));

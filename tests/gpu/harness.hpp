@@ -72,10 +72,10 @@ class Buffer {
 };
 
 // N(0, sigma) as BF16 codes, by the reference's rounding.
-inline std::vector<bf16> random_bf16(int64_t count, float sigma, uint32_t seed) {
+inline std::vector<half16> random_bf16(int64_t count, float sigma, uint32_t seed) {
   std::mt19937 engine(seed);
   std::normal_distribution<float> normal(0, sigma);
-  std::vector<bf16> values;
+  std::vector<half16> values;
   values.reserve(static_cast<size_t>(count));
   for (int64_t i = 0; i < count; ++i) {
     values.push_back({reference::encode_bf16(normal(engine))});
@@ -84,7 +84,7 @@ inline std::vector<bf16> random_bf16(int64_t count, float sigma, uint32_t seed) 
 }
 
 // Element `index` of an estimate, rounded to BF16 somewhere in its interval.
-inline testing::AssertionResult is_inside(const model::Estimate& expected, size_t index, bf16 got) {
+inline testing::AssertionResult is_inside(const model::Estimate& expected, size_t index, half16 got) {
   const float value = model::decode_bf16(got.bits);
   const double middle = expected.value[index];
   const double error = expected.error[index];
@@ -109,7 +109,7 @@ struct QuantizedRows {
   std::vector<fp8_e4m3> codes;
   std::vector<float> scales;
 };
-inline QuantizedRows quantized(const std::vector<bf16>& x, int64_t row_len, int64_t stride) {
+inline QuantizedRows quantized(const std::vector<half16>& x, int64_t row_len, int64_t stride) {
   QuantizedRows result;
   const int64_t num_blocks = (row_len + kScaleBlockLen - 1) / kScaleBlockLen;
   result.scales.assign(static_cast<size_t>(num_blocks * stride), std::nanf(""));
@@ -129,9 +129,9 @@ inline QuantizedRows quantized(const std::vector<bf16>& x, int64_t row_len, int6
   return result;
 }
 
-inline model::TensorView view_of(model::Shape shape, const std::vector<bf16>& values) {
+inline model::TensorView view_of(model::Shape shape, const std::vector<half16>& values) {
   std::vector<uint16_t> codes;
-  for (const bf16 value : values) {
+  for (const half16 value : values) {
     codes.push_back(value.bits);
   }
   return model::make_tensor(model::DType::kBF16, std::move(shape), std::move(codes));

@@ -33,9 +33,9 @@ struct Sequence {
 struct Inputs {
   Shape shape;
   std::vector<Sequence> sequences;
-  std::vector<bf16> q_latent;
-  std::vector<bf16> q_rope;
-  std::vector<std::vector<bf16>> rows;  // of the cache, by sequence
+  std::vector<half16> q_latent;
+  std::vector<half16> q_rope;
+  std::vector<std::vector<half16>> rows;  // of the cache, by sequence
 };
 
 template <typename T>
@@ -51,8 +51,8 @@ Inputs make(const Shape& shape, const std::vector<Sequence>& sequences) {
     auto q_latent = random_bf16(num_new * shape.heads * shape.kv_lora, 1, seed);
     auto q_rope = random_bf16(num_new * shape.heads * shape.rope, 1, seed + 1);
     if (num_keys == 0) {
-      std::fill(q_latent.begin(), q_latent.end(), bf16{0x7FFF});
-      std::fill(q_rope.begin(), q_rope.end(), bf16{0x7FFF});
+      std::fill(q_latent.begin(), q_latent.end(), half16{0x7FFF});
+      std::fill(q_rope.begin(), q_rope.end(), half16{0x7FFF});
     }
     append(in.q_latent, q_latent);
     append(in.q_rope, q_rope);
@@ -62,7 +62,7 @@ Inputs make(const Shape& shape, const std::vector<Sequence>& sequences) {
 }
 
 struct Result {
-  std::vector<bf16> o_latent;
+  std::vector<half16> o_latent;
   std::vector<float> lse;
 };
 
@@ -112,8 +112,8 @@ Result run(const Inputs& in, int pages_per_split, const Options& options, CacheF
   }
   const int64_t num_rows = int64_t{first_token.back()} * in.shape.heads;
   const int64_t partial_rows = int64_t{max_splits} * max_new * in.shape.heads;
-  const Buffer<bf16> q_latent(device, stream, in.q_latent, "q_latent");
-  const Buffer<bf16> q_rope(device, stream, in.q_rope, "q_rope");
+  const Buffer<half16> q_latent(device, stream, in.q_latent, "q_latent");
+  const Buffer<half16> q_rope(device, stream, in.q_rope, "q_rope");
   const Buffer<unsigned char> cache(device, stream, pool, "cache");
   const Buffer<int32_t> block_table(device, stream, table, "block_table");
   const Buffer<int32_t> keys(device, stream, num_keys, "num_keys");
@@ -122,12 +122,12 @@ Result run(const Inputs& in, int pages_per_split, const Options& options, CacheF
   const Buffer<int32_t> split_sequence(device, stream, max_splits, "split_sequence");
   const Buffer<float> partial_o(device, stream, partial_rows * in.shape.kv_lora, "partial_o");
   const Buffer<float> partial_stats(device, stream, partial_rows * 2, "partial_stats");
-  const Buffer<bf16> o_latent(device, stream, num_rows * in.shape.kv_lora, "o_latent");
+  const Buffer<half16> o_latent(device, stream, num_rows * in.shape.kv_lora, "o_latent");
   const Buffer<float> lse(device, stream, num_rows, "lse");
   latent_attention(stream,
                    {.q_latent = q_latent.data(),
                     .q_rope = q_rope.data(),
-                    .cache = is_fp8 ? nullptr : reinterpret_cast<const bf16*>(cache.data()),
+                    .cache = is_fp8 ? nullptr : reinterpret_cast<const half16*>(cache.data()),
                     .block_table = block_table.data(),
                     .num_keys = keys.data(),
                     .first_token = tokens.data(),
@@ -153,7 +153,7 @@ Result run(const Inputs& in, int pages_per_split, const Options& options, CacheF
 
 // One sequence as the reference sees it. With splits the weights are rounded relative to another maximum than the rule's, so each
 // may err by half a step of BF16, 2^-8 of itself, and the bound is that of unrounded weights plus 2^-8 sum(p |c|).
-void compare(const Inputs& in, size_t s, bool has_splits, const bf16* o_latent, const float* lse) {
+void compare(const Inputs& in, size_t s, bool has_splits, const half16* o_latent, const float* lse) {
   const int64_t num_keys = in.sequences[s].num_keys;
   const int64_t num_new = in.sequences[s].num_new;  // not a binding: clang 14 does not let a lambda see one
   const int64_t row_len = in.shape.kv_lora + in.shape.rope;
@@ -161,7 +161,7 @@ void compare(const Inputs& in, size_t s, bool has_splits, const bf16* o_latent, 
   for (size_t before = 0; before < s; ++before) {
     first_token += in.sequences[before].num_new;
   }
-  const auto part = [&](const std::vector<bf16>& all, int64_t dim) {
+  const auto part = [&](const std::vector<half16>& all, int64_t dim) {
     const auto begin = all.begin() + first_token * in.shape.heads * dim;
     return reference::given(view_of({num_new, in.shape.heads, dim}, {begin, begin + num_new * in.shape.heads * dim}));
   };
@@ -260,7 +260,7 @@ TEST_P(LatentAttention, PagesInFp8_AreTheirValues) {
       rows = fp8_rows(rows, shape.kv_lora, shape.rope).values;
     }
     const auto expected = run(in, 1, {});
-    EXPECT_EQ(std::memcmp(got.o_latent.data(), expected.o_latent.data(), got.o_latent.size() * sizeof(bf16)), 0);
+    EXPECT_EQ(std::memcmp(got.o_latent.data(), expected.o_latent.data(), got.o_latent.size() * sizeof(half16)), 0);
     EXPECT_EQ(got.lse, expected.lse);
   }
 }
@@ -270,10 +270,10 @@ TEST_P(LatentAttention, SequenceAlone_HasTheBitsItHasInABatch) {
   const auto together = run(make(kMini, kRagged), 1, {.order = GetParam()});
   const auto alone = run(make(kMini, {{130, 4}}), 1, {});
   const int64_t row = int64_t{1 + 2 + 1 + 3 + 1} * kMini.heads;
-  EXPECT_EQ(
-      std::memcmp(
-          alone.o_latent.data(), together.o_latent.data() + row * kMini.kv_lora, alone.o_latent.size() * sizeof(bf16)),
-      0);
+  EXPECT_EQ(std::memcmp(alone.o_latent.data(),
+                        together.o_latent.data() + row * kMini.kv_lora,
+                        alone.o_latent.size() * sizeof(half16)),
+            0);
   EXPECT_TRUE(std::equal(alone.lse.begin(), alone.lse.end(), together.lse.begin() + row));
 }
 

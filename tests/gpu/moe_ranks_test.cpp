@@ -194,7 +194,7 @@ class Experts {
   Buffer<float> gate_up_scales_;
   Buffer<fp8_e4m3> down_;
   Buffer<float> down_scales_;
-  Buffer<bf16> hidden_;
+  Buffer<half16> hidden_;
   Buffer<fp8_e4m3> codes_;
   Buffer<float> scales_;
   Buffer<fp8_e4m3> packed_codes_;
@@ -205,7 +205,7 @@ class Experts {
  public:
   Buffer<int32_t> token_of_row;
   Buffer<int32_t> num_valid;
-  Buffer<bf16> out;
+  Buffer<half16> out;
 };
 
 struct Tokens {  // of one rank: room for the most, of which `count` are there
@@ -224,7 +224,7 @@ struct Tokens {  // of one rank: room for the most, of which `count` are there
   }
   int64_t count;
   QuantizedRows x;  // scales [2, kMaxTokens]
-  std::vector<bf16> shared;
+  std::vector<half16> shared;
   std::vector<int32_t> ids;
   std::vector<float> weights;
 };
@@ -240,13 +240,13 @@ struct TokenBuffers {
         out(device, stream, kMaxTokens * kHidden, "out") {}
   Buffer<fp8_e4m3> codes;
   Buffer<float> scales;
-  Buffer<bf16> shared;
+  Buffer<half16> shared;
   Buffer<int32_t> ids;
   Buffer<float> weights;
-  Buffer<bf16> out;
+  Buffer<half16> out;
 };
 
-std::vector<bf16> on_one_rank(const Tokens& tokens, Form form) {
+std::vector<half16> on_one_rank(const Tokens& tokens, Form form) {
   Device device;
   const Stream stream = device.create_stream();
   const TokenBuffers mine(device, stream, tokens);

@@ -33,7 +33,7 @@ dsv3_kernel_mutant(${test} ID k-rms-norm-epsilon KERNEL rms_norm
   FIND [=[square_root(add(mean, arguments.epsilon))]=] REPLACE [=[square_root(mean)]=]
   BREAKS "epsilon left out" OP p4/layer.0.attn_norm CASES edge)
 dsv3_kernel_mutant(${test} ID k-rms-norm-residual KERNEL rms_norm
-  FIND [=[residual.at[i] = to_bf16(x[v][i]);]=] REPLACE [=[residual.at[i] = mine.at[i];]=]
+  FIND [=[residual.at[i] = to_half16(x[v][i]);]=] REPLACE [=[residual.at[i] = mine.at[i];]=]
   BREAKS "the residual stream loses what was there" OP p5/layer.0.attn_residual CASES nano)
 dsv3_kernel_mutant(${test} ID k-quantize-scale-row KERNEL rms_norm
   FIND [=[* arguments.scale_stride + token] = scale;]=] REPLACE [=[* arguments.scale_stride + (token ^ 1)] = scale;]=]

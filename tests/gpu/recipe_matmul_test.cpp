@@ -28,7 +28,7 @@ float number(std::mt19937& random) {
   return normal(random) * std::ldexp(1.0f, -static_cast<int>(random() % 8));
 }
 
-float bf16(float value) {
+float half16(float value) {
   return std::bit_cast<float>(std::bit_cast<uint32_t>(value) & 0xFFFF0000);
 }
 
@@ -38,7 +38,7 @@ TEST(RecipeMatmul, Bf16_AgreesWithTheDeviceSidesChain) {
   std::vector<uint16_t> codes;
   std::vector<float> w;
   for (int64_t i = 0; i < kOutDim * kInDim; ++i) {
-    w.push_back(bf16(number(random)));
+    w.push_back(half16(number(random)));
     codes.push_back(static_cast<uint16_t>(std::bit_cast<uint32_t>(w.back()) >> 16));
   }
   weights.set("w", model::make_tensor(model::DType::kBF16, {kOutDim, kInDim}, codes));
@@ -46,7 +46,7 @@ TEST(RecipeMatmul, Bf16_AgreesWithTheDeviceSidesChain) {
   std::vector<std::vector<float>> x(kRows);
   for (int64_t m = 0; m < kRows; ++m) {
     for (int64_t k = 0; k < kInDim; ++k) {
-      x[static_cast<size_t>(m)].push_back(bf16(number(random)));
+      x[static_cast<size_t>(m)].push_back(half16(number(random)));
     }
     rows.set(m, x[static_cast<size_t>(m)]);
   }

@@ -25,8 +25,8 @@ void PrintTo(const Case& c, std::ostream* out) {  // NOLINT(readability-identifi
 }
 
 struct Result {
-  std::vector<bf16> sum;
-  std::vector<bf16> normed;
+  std::vector<half16> sum;
+  std::vector<half16> normed;
   std::vector<fp8_e4m3> codes;
   std::vector<float> scales;  // [blocks, stride]
 };
@@ -36,19 +36,19 @@ constexpr int64_t kPaddingTokens = 3;  // of the scales' stride
 
 Result run(const Case& c,
            const Options& options,
-           const std::vector<bf16>& x,
-           const std::vector<bf16>& residual,
-           const std::vector<bf16>& gain) {
+           const std::vector<half16>& x,
+           const std::vector<half16>& residual,
+           const std::vector<half16>& gain) {
   Device device(options);
   const Stream stream = device.create_stream();
   const int64_t size = c.num_tokens * c.hidden;
   const int64_t num_blocks = (c.hidden + kScaleBlockLen - 1) / kScaleBlockLen;
   const int64_t stride = c.num_tokens + kPaddingTokens;
-  const Buffer<bf16> x_buffer(device, stream, x, "x");
-  const Buffer<bf16> residual_buffer(device, stream, residual, "residual");
-  const Buffer<bf16> gain_buffer(device, stream, gain, "gain");
-  const Buffer<bf16> sum(device, stream, size, "residual_out");
-  const Buffer<bf16> normed(device, stream, size, "normed");
+  const Buffer<half16> x_buffer(device, stream, x, "x");
+  const Buffer<half16> residual_buffer(device, stream, residual, "residual");
+  const Buffer<half16> gain_buffer(device, stream, gain, "gain");
+  const Buffer<half16> sum(device, stream, size, "residual_out");
+  const Buffer<half16> normed(device, stream, size, "normed");
   const Buffer<fp8_e4m3> codes(device, stream, size, "codes");
   const Buffer<float> scales(device, stream, num_blocks * stride, "scales");
   rms_norm(stream,
@@ -152,9 +152,9 @@ INSTANTIATE_TEST_SUITE_P(Shapes,
                                          Case{2, 8192, false, ScaleFormat::kUe8m0}));
 
 TEST(RmsNormKernel, ZeroRow_IsFinite) {
-  const std::vector<bf16> zeros(256, bf16{0});
+  const std::vector<half16> zeros(256, half16{0});
   const Result got = run({1, 256, false}, {}, zeros, zeros, random_bf16(256, 1, 1));
-  for (const bf16 y : got.normed) {
+  for (const half16 y : got.normed) {
     EXPECT_EQ(y.bits & 0x7FFF, 0);
   }
 }

@@ -131,8 +131,8 @@ class Bf16 {
     const Stream stream = device.create_stream();
     const int64_t first = first_block * kScaleBlockLen;
     const int64_t len = num_blocks * kScaleBlockLen;
-    const Buffer<bf16> x(device, stream, columns(x_, kIn, first, len), "x");
-    const Buffer<bf16> weight(device, stream, columns(weight_, kIn, first, len), "weight");
+    const Buffer<half16> x(device, stream, columns(x_, kIn, first, len), "x");
+    const Buffer<half16> weight(device, stream, columns(weight_, kIn, first, len), "weight");
     const Results to(device, stream, num_tokens_, num_splits);
     bf16_linear(stream,
                 {.x = x.data(),
@@ -153,18 +153,18 @@ class Bf16 {
 
  private:
   int64_t num_tokens_;
-  std::vector<bf16> x_;
-  std::vector<bf16> weight_;
+  std::vector<half16> x_;
+  std::vector<half16> weight_;
 };
 
 using AddLauncher = void (*)(Stream, const AddPartsArguments&);
 
-std::vector<bf16> added(const std::vector<float>& parts, int num_parts, AddLauncher launcher = add_parts) {
+std::vector<half16> added(const std::vector<float>& parts, int num_parts, AddLauncher launcher = add_parts) {
   Device device{Options{}};
   const Stream stream = device.create_stream();
   const Buffer<float> values(device, stream, parts, "parts");
   const auto count = static_cast<int64_t>(parts.size()) / num_parts;
-  const Buffer<bf16> sum(device, stream, count, "sum");
+  const Buffer<half16> sum(device, stream, count, "sum");
   launcher(stream, {.parts = values.data(), .sum = sum.data(), .count = count, .num_parts = num_parts});
   device.synchronize(stream);
   return sum.download();
@@ -203,7 +203,7 @@ TYPED_TEST(SharedSumsOfRanks, DoNotDependOnWhichRanksHaveThem) {
       parts.insert(parts.end(), part.begin(), part.end());
     }
     const auto sum = added(parts, num_ranks);
-    EXPECT_EQ(std::memcmp(sum.data(), rounded.data(), sum.size() * sizeof(bf16)), 0) << num_ranks;
+    EXPECT_EQ(std::memcmp(sum.data(), rounded.data(), sum.size() * sizeof(half16)), 0) << num_ranks;
   }
 }
 
@@ -225,7 +225,7 @@ TEST(AddPartsMutants, GiveOtherSums) {
   const auto is_right = [](AddLauncher launcher) {
     const auto of_four = added({kLarge, 7, 1, 8, -kLarge, 9, 1, 10}, 4, launcher);  // (2^24 + 1) + (1 - 2^24)
     const auto of_three = added({kLarge, 7, -kLarge, 8, 1, 9}, 3, launcher);
-    const auto value = [](bf16 v) { return model::decode_bf16(v.bits); };
+    const auto value = [](half16 v) { return model::decode_bf16(v.bits); };
     return value(of_four[0]) == 1 && value(of_four[1]) == 34 && value(of_three[0]) == 1 && value(of_three[1]) == 24;
   };
   EXPECT_TRUE(is_right(add_parts));

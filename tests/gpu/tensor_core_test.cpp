@@ -5,7 +5,12 @@
 
 #include <bit>
 #include <cmath>
+#include <cstring>
+#include <numeric>
 #include <vector>
+
+#include "gpu/emulation/tile_product.hpp"
+#include "model/dtype.hpp"
 
 namespace gpu::emulation {
 namespace {
@@ -73,6 +78,28 @@ TEST(TensorCore, KnownAnswersOfE4m3) {
     EXPECT_EQ(run(step, OperandFormat::kE4m3, 32, 0, two_small), 0x3f800000U);
     EXPECT_EQ(run(step, OperandFormat::kE4m3, 32, 0, {{0, 1.5f, 1.5f}, {1, -0x1p-7f, 0x1p-6f}}), 0x400ffc00U);
     EXPECT_EQ(run(step, OperandFormat::kE4m3, 32, 0, small), 0x43800000U);
+  }
+}
+
+// All codes of FP16 as the columns of one tile.
+TEST(TensorCore, OperandsInFp16_AreTheNumbersOfTheirCodes) {
+  constexpr int kColumns = 8;
+  std::vector<uint16_t> codes(0x10000);
+  std::iota(codes.begin(), codes.end(), uint16_t{0});
+  TileProduct tile;
+  tile.resize(16, kColumns, static_cast<int>(codes.size()) / kColumns);
+  tile.a_bytes.resize(tile.a.size() * sizeof(uint16_t));
+  tile.b_bytes.resize(codes.size() * sizeof(uint16_t));
+  std::memcpy(tile.b_bytes.data(), codes.data(), tile.b_bytes.size());
+  tile.decode(OperandFormat::kFp16);
+  for (size_t i = 0; i < codes.size(); ++i) {
+    const double expected = model::decode(model::DType::kF16, reinterpret_cast<const std::byte*>(&codes[i]));
+    if (std::isnan(expected)) {
+      ASSERT_TRUE(std::isnan(tile.b[i])) << codes[i];
+      continue;
+    }
+    ASSERT_EQ(tile.b[i], expected) << codes[i];
+    ASSERT_EQ(std::signbit(tile.b[i]), std::signbit(expected)) << codes[i];
   }
 }
 

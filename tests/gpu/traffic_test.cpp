@@ -13,9 +13,9 @@ TEST(Traffic, Embed_MovesItsRowsOnce) {
   constexpr int64_t kRowBytes = 2048;
   Device device;
   const Stream stream = device.create_stream();
-  const Buffer<bf16> table(device, stream, random_bf16(int64_t{5} * kHidden, 1, 1), "table");
+  const Buffer<half16> table(device, stream, random_bf16(int64_t{5} * kHidden, 1, 1), "table");
   const Buffer<int32_t> tokens(device, stream, std::vector<int32_t>{4, 0, 4}, "tokens");
-  const Buffer<bf16> out(device, stream, int64_t{3} * kHidden, "out");
+  const Buffer<half16> out(device, stream, int64_t{3} * kHidden, "out");
   embed(stream,
         {.tokens = tokens.data(),
          .table = table.data(),

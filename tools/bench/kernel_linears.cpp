@@ -37,7 +37,7 @@ KernelRow fp8_row(const BenchStep& s,
       .x_scale = b.tensor<float>(num_scale_blocks(shape.in_dim) * s.num_tokens),
       .weight = b.workspace<fp8_e4m3>(shape.out_dim * shape.in_dim),
       .weight_scale = b.workspace<float>(num_scale_blocks(shape.out_dim) * num_scale_blocks(shape.in_dim)),
-      .y = b.tensor<bf16>(s.num_tokens * shape.out_dim),
+      .y = b.tensor<half16>(s.num_tokens * shape.out_dim),
       .partial_sums = b.workspace<float>(splits * s.num_tokens * shape.out_dim),
       .arrivals = b.zeros(linear_num_tiles(s.num_tokens, shape.out_dim)),
       .num_tokens = s.num_tokens,
@@ -64,11 +64,11 @@ KernelRow bf16_row(const BenchStep& s,
   const int64_t x_len = is_wide ? s.config.qk_head_dim() : shape.in_dim;
   const bool in_f32 = batches == 1;
   const int64_t y_len = num_rows * batches * shape.out_dim;
-  b.moves<bf16>(num_rows * batches * shape.in_dim);
-  const Bf16LinearArguments arguments{.x = b.workspace<bf16>(num_rows * batches * x_len),
-                                      .weight = b.workspace<bf16>(batches * shape.out_dim * shape.in_dim),
+  b.moves<half16>(num_rows * batches * shape.in_dim);
+  const Bf16LinearArguments arguments{.x = b.workspace<half16>(num_rows * batches * x_len),
+                                      .weight = b.workspace<half16>(batches * shape.out_dim * shape.in_dim),
                                       .y_f32 = in_f32 ? b.tensor<float>(y_len) : nullptr,
-                                      .y_bf16 = in_f32 ? nullptr : b.tensor<bf16>(y_len),
+                                      .y_half16 = in_f32 ? nullptr : b.tensor<half16>(y_len),
                                       .partial_sums = b.workspace<float>(splits * y_len),
                                       .arrivals = b.zeros(linear_num_tiles(num_rows, shape.out_dim, batches)),
                                       .num_tokens = num_rows,
@@ -109,7 +109,7 @@ KernelRow expert_row(const BenchStep& s,
   const int64_t x_rows = gathers ? s.num_tokens : s.num_tokens * k;  // that exist
   b.moves<fp8_e4m3>(x_rows * shape.in_dim);
   b.moves<float>(x_rows * num_scale_blocks(shape.in_dim));
-  b.moves<bf16>(s.num_tokens * k * shape.out_dim);
+  b.moves<half16>(s.num_tokens * k * shape.out_dim);
   const int64_t stored_rows = gathers ? s.num_tokens : experts * s.num_tokens;
   const Fp8LinearArguments arguments{
       .x = b.workspace<fp8_e4m3>(stored_rows * shape.in_dim),
@@ -118,7 +118,7 @@ KernelRow expert_row(const BenchStep& s,
       .num_valid = where.num_valid,
       .weight = b.workspace<fp8_e4m3>(experts * shape.out_dim * shape.in_dim),
       .weight_scale = b.workspace<float>(experts * num_scale_blocks(shape.out_dim) * num_scale_blocks(shape.in_dim)),
-      .y = b.workspace<bf16>(experts * s.num_tokens * shape.out_dim),
+      .y = b.workspace<half16>(experts * s.num_tokens * shape.out_dim),
       .num_tokens = s.num_tokens,
       .x_scale_stride = s.num_tokens,
       .out_dim = shape.out_dim,

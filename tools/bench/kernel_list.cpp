@@ -23,7 +23,7 @@ class RowList {
     fp8("mlp.gate+up", {"layer.0.mlp.gate", "layer.0.mlp.up"}, {2 * config.intermediate_size, config.hidden_size});
     add("mlp.act", swiglu_row);
     fp8("ffn", {"layer.0.ffn"}, {config.hidden_size, config.intermediate_size});
-    bf16("moe.router_logits", "layer.3.moe.router_logits", 1, {config.n_routed_experts, config.hidden_size});
+    half16("moe.router_logits", "layer.3.moe.router_logits", 1, {config.n_routed_experts, config.hidden_size});
     add("moe.router_scores+group_ids+topk", router_row);
     add("moe.align", align_row);
     experts("moe.expert.gate+up",
@@ -59,9 +59,9 @@ class RowList {
       fp8("attn.kv_b", {"layer.3.attn.kv_b"}, {heads * (config.qk_nope_head_dim + config.v_head_dim), latent});
       add("attn.lse+context", expanded_row);
     } else {
-      bf16("attn.q_latent", "layer.3.attn.q_latent", heads, {latent, config.qk_nope_head_dim});
+      half16("attn.q_latent", "layer.3.attn.q_latent", heads, {latent, config.qk_nope_head_dim});
       add("attn.lse+o_latent", absorbed_row);
-      bf16("attn.context", "layer.3.attn.context", heads, {config.v_head_dim, latent});
+      half16("attn.context", "layer.3.attn.context", heads, {config.v_head_dim, latent});
     }
     add("attn.o_proj.x_fp8", quantize_row);
     fp8("attn.o_proj", {"layer.3.attn.o_proj"}, {config.hidden_size, heads * config.v_head_dim});
@@ -73,7 +73,7 @@ class RowList {
   void fp8(const std::string& op, const std::vector<std::string>& ids, const LinearShape& shape) {
     rows_.push_back({op, [=, this](const std::string& name) { return fp8_row(step_, meter_, name, ids, shape); }});
   }
-  void bf16(const std::string& op, const std::string& id, int64_t batches, const LinearShape& shape) {
+  void half16(const std::string& op, const std::string& id, int64_t batches, const LinearShape& shape) {
     rows_.push_back({op, [=, this](const std::string& name) {
                        return bf16_row(step_, meter_, name, id, batches, shape, step_.num_tokens);
                      }});

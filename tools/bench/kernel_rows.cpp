@@ -48,11 +48,11 @@ KernelRow embed_row(const BenchStep& s, KernelMeter& meter) {
   for (int64_t t = 0; t < s.num_tokens; ++t) {
     tokens.push_back(static_cast<int32_t>(t * 7 % s.config.vocab_size));
   }
-  b.moves<bf16>(s.num_tokens * s.config.hidden_size);  // the rows that are read
+  b.moves<half16>(s.num_tokens * s.config.hidden_size);  // the rows that are read
   return launched(b,
                   EmbedArguments{.tokens = b.numbers(tokens),
-                                 .table = b.workspace<bf16>(s.config.vocab_size * s.config.hidden_size),
-                                 .out = b.tensor<bf16>(s.num_tokens * s.config.hidden_size),
+                                 .table = b.workspace<half16>(s.config.vocab_size * s.config.hidden_size),
+                                 .out = b.tensor<half16>(s.num_tokens * s.config.hidden_size),
                                  .num_tokens = s.num_tokens,
                                  .vocab = static_cast<int32_t>(s.config.vocab_size),
                                  .num_table_rows = static_cast<int32_t>(s.config.vocab_size),
@@ -64,10 +64,10 @@ KernelRow norm_row(const BenchStep& s, KernelMeter& meter) {
               s.row("attn_norm", fmt::format("{} x {}", s.num_tokens, s.config.hidden_size), {"layer.3.attn_norm"}));
   const int64_t len = s.num_tokens * s.config.hidden_size;
   return launched(b,
-                  RmsNormArguments{.x = b.tensor<bf16>(len),
-                                   .residual = b.tensor<bf16>(len),
-                                   .gain = b.workspace<bf16>(s.config.hidden_size),  // among the op list's weights
-                                   .residual_out = b.tensor<bf16>(len),
+                  RmsNormArguments{.x = b.tensor<half16>(len),
+                                   .residual = b.tensor<half16>(len),
+                                   .gain = b.workspace<half16>(s.config.hidden_size),  // among the op list's weights
+                                   .residual_out = b.tensor<half16>(len),
                                    .codes = b.tensor<fp8_e4m3>(len),
                                    .scales = b.tensor<float>(num_scale_blocks(s.config.hidden_size) * s.num_tokens),
                                    .num_tokens = s.num_tokens,
@@ -81,12 +81,12 @@ KernelRow rotate_row(const BenchStep& s, KernelMeter& meter) {
   const int64_t heads = s.config.num_attention_heads;
   const int64_t rope = s.config.qk_rope_head_dim;
   RowLaunch b(meter, s.row("attn.q_rope", fmt::format("{} x {} x {}", s.num_tokens, heads, rope)));
-  b.moves<bf16>(s.num_tokens * heads * rope);  // what is read of q
+  b.moves<half16>(s.num_tokens * heads * rope);  // what is read of q
   return launched(b,
-                  RotateQueryArguments{.q = b.workspace<bf16>(s.num_tokens * heads * s.config.qk_head_dim()),
+                  RotateQueryArguments{.q = b.workspace<half16>(s.num_tokens * heads * s.config.qk_head_dim()),
                                        .cos_sin = b.tensor<float>(s.num_tokens * rope),
                                        .positions = b.numbers(ascending<int32_t>(s.num_tokens)),
-                                       .q_rope = b.tensor<bf16>(s.num_tokens * heads * rope),
+                                       .q_rope = b.tensor<half16>(s.num_tokens * heads * rope),
                                        .num_tokens = s.num_tokens,
                                        .num_heads = static_cast<int>(heads),
                                        .nope = static_cast<int>(s.config.qk_nope_head_dim),
@@ -102,14 +102,14 @@ KernelRow cache_row(const BenchStep& s, KernelMeter& meter) {
   for (int64_t t = 0; t < s.num_tokens; ++t) {
     slots.push_back(s.is_prefill() ? t : t * kPageLen);
   }
-  b.moves<bf16>(s.num_tokens * s.config.latent_dim());  // the rows that are written
+  b.moves<half16>(s.num_tokens * s.config.latent_dim());  // the rows that are written
   return launched(b,
-                  CacheLatentArguments{.kv_a = b.tensor<bf16>(s.num_tokens * s.config.latent_dim()),
-                                       .gain = b.workspace<bf16>(s.config.kv_lora_rank),
+                  CacheLatentArguments{.kv_a = b.tensor<half16>(s.num_tokens * s.config.latent_dim()),
+                                       .gain = b.workspace<half16>(s.config.kv_lora_rank),
                                        .cos_sin = b.tensor<float>(s.num_tokens * s.config.qk_rope_head_dim),
                                        .positions = b.numbers(ascending<int32_t>(s.num_tokens)),
                                        .slots = b.numbers(slots),
-                                       .cache = b.workspace<bf16>(s.num_tokens * kPageLen * s.config.latent_dim()),
+                                       .cache = b.workspace<half16>(s.num_tokens * kPageLen * s.config.latent_dim()),
                                        .num_tokens = s.num_tokens,
                                        .kv_lora = static_cast<int>(s.config.kv_lora_rank),
                                        .rope = static_cast<int>(s.config.qk_rope_head_dim),
@@ -132,9 +132,9 @@ KernelRow absorbed_row(const BenchStep& s, KernelMeter& meter) {
   const std::vector<int32_t> num_keys(static_cast<size_t>(s.num_tokens), static_cast<int32_t>(s.context_len));
   return launched(
       b,
-      LatentAttentionArguments{.q_latent = b.tensor<bf16>(rows * latent),
-                               .q_rope = b.tensor<bf16>(rows * s.config.qk_rope_head_dim),
-                               .cache = b.workspace<bf16>(s.num_tokens * pages * kPageLen * s.config.latent_dim()),
+      LatentAttentionArguments{.q_latent = b.tensor<half16>(rows * latent),
+                               .q_rope = b.tensor<half16>(rows * s.config.qk_rope_head_dim),
+                               .cache = b.workspace<half16>(s.num_tokens * pages * kPageLen * s.config.latent_dim()),
                                .block_table = b.numbers(ascending<int32_t>(s.num_tokens * pages)),
                                .num_keys = b.numbers(num_keys),
                                .first_token = b.numbers(ascending<int32_t>(s.num_tokens + 1)),
@@ -142,7 +142,7 @@ KernelRow absorbed_row(const BenchStep& s, KernelMeter& meter) {
                                .split_sequence = b.workspace<int32_t>(splits),
                                .partial_o = b.workspace<float>(splits * heads * latent),
                                .partial_stats = b.workspace<float>(splits * heads * 2),
-                               .o_latent = b.tensor<bf16>(rows * latent),
+                               .o_latent = b.tensor<half16>(rows * latent),
                                .lse = b.tensor<float>(rows),
                                .num_sequences = static_cast<int>(s.num_tokens),
                                .max_pages = static_cast<int>(pages),
@@ -159,11 +159,11 @@ KernelRow gather_row(const BenchStep& s, KernelMeter& meter) {
   const int64_t pages = (s.num_tokens + kPageLen - 1) / kPageLen;
   const int64_t latent = s.config.kv_lora_rank;
   RowLaunch b(meter, s.row("attn.kv_b.x", fmt::format("{} x {}", s.num_tokens, s.config.latent_dim())));
-  b.moves<bf16>(s.num_tokens * s.config.latent_dim());  // the rows that are read
+  b.moves<half16>(s.num_tokens * s.config.latent_dim());  // the rows that are read
   return launched(b,
-                  GatherLatentArguments{.cache = b.workspace<bf16>(pages * kPageLen * s.config.latent_dim()),
+                  GatherLatentArguments{.cache = b.workspace<half16>(pages * kPageLen * s.config.latent_dim()),
                                         .slots = b.numbers(ascending<int64_t>(s.num_tokens)),
-                                        .k_rope = b.tensor<bf16>(s.num_tokens * s.config.qk_rope_head_dim),
+                                        .k_rope = b.tensor<half16>(s.num_tokens * s.config.qk_rope_head_dim),
                                         .codes = b.tensor<fp8_e4m3>(s.num_tokens * latent),
                                         .scales = b.tensor<float>(num_scale_blocks(latent) * s.num_tokens),
                                         .num_rows = s.num_tokens,
@@ -185,17 +185,17 @@ KernelRow expanded_row(const BenchStep& s, KernelMeter& meter) {
                         {"layer.3.attn.probs", "layer.3.attn.context"});
   row.kv_bytes = 0;  // keys and values come from kv_b, not from the cache
   RowLaunch b(meter, row);
-  b.moves<bf16>(rows * nope);  // what is read of q
+  b.moves<half16>(rows * nope);  // what is read of q
   return launched(b,
-                  ExpandedAttentionArguments{.q = b.workspace<bf16>(rows * s.config.qk_head_dim()),
-                                             .q_rope = b.tensor<bf16>(rows * rope),
-                                             .kv = b.tensor<bf16>(rows * (nope + v)),
-                                             .k_rope = b.tensor<bf16>(s.num_tokens * rope),
+                  ExpandedAttentionArguments{.q = b.workspace<half16>(rows * s.config.qk_head_dim()),
+                                             .q_rope = b.tensor<half16>(rows * rope),
+                                             .kv = b.tensor<half16>(rows * (nope + v)),
+                                             .k_rope = b.tensor<half16>(s.num_tokens * rope),
                                              .first_row = b.numbers<int32_t>({0, num_keys}),
                                              .first_key = b.numbers<int32_t>({0}),
                                              .num_keys = b.numbers<int32_t>({num_keys}),
                                              .first_token = b.numbers<int32_t>({0, num_keys}),
-                                             .context = b.tensor<bf16>(rows * v),
+                                             .context = b.tensor<half16>(rows * v),
                                              .lse = b.tensor<float>(rows),
                                              .num_sequences = 1,
                                              .max_new = num_keys,
@@ -210,7 +210,7 @@ KernelRow quantize_row(const BenchStep& s, KernelMeter& meter) {
   const int64_t row_len = s.config.num_attention_heads * s.config.v_head_dim;
   RowLaunch b(meter, s.row("attn.o_proj.x_fp8", fmt::format("{} x {}", s.num_tokens, row_len)));
   return launched(b,
-                  QuantizeRowsArguments{.x = b.tensor<bf16>(s.num_tokens * row_len),
+                  QuantizeRowsArguments{.x = b.tensor<half16>(s.num_tokens * row_len),
                                         .codes = b.tensor<fp8_e4m3>(s.num_tokens * row_len),
                                         .scales = b.tensor<float>(num_scale_blocks(row_len) * s.num_tokens),
                                         .num_rows = s.num_tokens,
@@ -222,7 +222,7 @@ KernelRow swiglu_row(const BenchStep& s, KernelMeter& meter) {
   const int64_t dim = s.config.intermediate_size;
   RowLaunch b(meter, s.row("mlp.act", fmt::format("{} x {}", s.num_tokens, dim)));
   return launched(b,
-                  SwigluArguments{.gate_up = b.tensor<bf16>(s.num_tokens * 2 * dim),
+                  SwigluArguments{.gate_up = b.tensor<half16>(s.num_tokens * 2 * dim),
                                   .codes = b.tensor<fp8_e4m3>(s.num_tokens * dim),
                                   .scales = b.tensor<float>(num_scale_blocks(dim) * s.num_tokens),
                                   .max_rows = s.num_tokens,
@@ -274,11 +274,11 @@ KernelRow expert_swiglu_row(const BenchStep& s, KernelMeter& meter) {
   for (const int32_t id : s.expert_ids) {
     ++num_rows[static_cast<size_t>(id)];
   }
-  b.moves<bf16>(slots * 2 * dim);
+  b.moves<half16>(slots * 2 * dim);
   b.moves<fp8_e4m3>(slots * dim);
   b.moves<float>(slots * num_scale_blocks(dim));
   return launched(b,
-                  SwigluArguments{.gate_up = b.workspace<bf16>(experts * s.num_tokens * 2 * dim),
+                  SwigluArguments{.gate_up = b.workspace<half16>(experts * s.num_tokens * 2 * dim),
                                   .num_rows = b.numbers(num_rows),
                                   .codes = b.workspace<fp8_e4m3>(experts * s.num_tokens * dim),
                                   .scales = b.workspace<float>(experts * num_scale_blocks(dim) * s.num_tokens),
@@ -292,12 +292,12 @@ KernelRow combine_row(const BenchStep& s, KernelMeter& meter) {
   const int64_t hidden = s.config.hidden_size;
   RowLaunch b(meter, s.row("moe.routed+ffn", fmt::format("{} x {} x {}", s.num_tokens, k, hidden)));
   return launched(b,
-                  CombineArguments{.expert_rows = b.tensor<bf16>(s.num_tokens * k * hidden),
+                  CombineArguments{.expert_rows = b.tensor<half16>(s.num_tokens * k * hidden),
                                    .row_of_slot = b.numbers(ascending<int32_t>(s.num_tokens * k)),
                                    .topk_ids = b.numbers(s.expert_ids),
                                    .topk_weights = b.tensor<float>(s.num_tokens * k),
-                                   .shared = b.tensor<bf16>(s.num_tokens * hidden),
-                                   .out = b.tensor<bf16>(s.num_tokens * hidden),
+                                   .shared = b.tensor<half16>(s.num_tokens * hidden),
+                                   .out = b.tensor<half16>(s.num_tokens * hidden),
                                    .num_tokens = s.num_tokens,
                                    .hidden = static_cast<int>(hidden),
                                    .k = static_cast<int>(k)});

@@ -136,6 +136,7 @@ golden::Dump dump_rank(const model::WeightSource& weights,
   const int64_t rank = world != nullptr ? world->rank() : 0;
   auto options = options_of(cases);
   options.ue8m0_scales = manifest.scale == "ue8m0";
+  options.scaled_stream = manifest.profile == "fp16";
   options.fp8_cache = job.fp8_cache;
   options.layout = job.layout;
   options.expert_of_slot = job.expert_of_slot;
@@ -172,19 +173,16 @@ golden::Dump dump_rank(const model::WeightSource& weights,
 
 }  // namespace
 
-void check_profile(const golden::Manifest& manifest, const model::ModelConfig& config) {
-  const std::string gemm = config.quantization ? "fp8" : "bf16";
-  if (manifest.mode == "published" && manifest.profile == "v32" && manifest.gemm == gemm) {
+void check_profile(const golden::Manifest& manifest) {
+  if (manifest.mode == "published" && (manifest.profile == "v32" || manifest.profile == "fp16")) {
     return;
   }
   const std::string has = manifest.mode != "published"
                               ? "mode " + manifest.mode
                               : fmt::format("profile {} with {} linears", manifest.profile, manifest.gemm);
-  model::throw_input_error(
-      "--golden: recorded in {}, but the engine follows profile v32 with {} linears; record with: {}",
-      has,
-      gemm,
-      record_command(manifest));
+  model::throw_input_error("--golden: recorded in {}, but the engine follows profiles v32 and fp16; record with: {}",
+                           has,
+                           record_command(manifest));
 }
 
 golden::Dump dump_engine(const model::WeightSource& weights,

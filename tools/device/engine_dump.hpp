@@ -31,9 +31,10 @@ struct EngineDumpJob {
   std::function<void(const std::string& text)> on_plan = {};  // the memory plan, before anything is allocated
 };
 
-// Throws InputError when the golden file follows another profile than the engine, with the command that records one that does not.
-void check_profile(const golden::Manifest& manifest, const model::ModelConfig& config);
+// Throws InputError when the golden file follows another profile than the engine has, with the command that records one that does not.
+void check_profile(const golden::Manifest& manifest);
 
+// `weights`: as the manifest's linears read them, dequantised unless those are FP8 (gpu::DequantisedSource).
 // Throws InputError when the engine cannot run the model, emulation::Fault when a kernel faults.
 golden::Dump dump_engine(const model::WeightSource& weights,
                          const golden::Manifest& manifest,

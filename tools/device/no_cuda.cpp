@@ -8,11 +8,11 @@ std::string why_no_cuda() {
   return "this program was built without CUDA (cmake -DDSV3_CUDA=ON)";
 }
 
-std::unique_ptr<gpu::Backend> open_cuda() {
+std::unique_ptr<gpu::Backend> open_cuda(bool /*fp16*/) {
   model::throw_input_error("--device cuda: {}", why_no_cuda());
 }
 
-RankDevice open_cuda_rank(gpu::comm::Communicator& /*world*/) {
+RankDevice open_cuda_rank(gpu::comm::Communicator& /*world*/, bool /*fp16*/) {
   model::throw_input_error("--device cuda: {}", why_no_cuda());
 }
 

@@ -47,17 +47,31 @@ gpu::emulation::Options emulation_options(const DeviceFlags& flags, int num_thre
 std::unique_ptr<gpu::Backend> open_device(const DeviceFlags& flags, int num_threads, const Peers& peers) {
   if (flags.device == "cuda") {
     require_cuda();
-    return open_cuda();
+    return open_cuda(flags.fp16);
+  }
+  if (flags.fp16 && flags.races) {
+    model::throw_input_error("--races: the kernels that are checked compute in BF16, those of profile fp16 in FP16");
   }
   const auto options = emulation_options(flags, num_threads, peers);
+  if (flags.fp16) {
+    return gpu::make_emulated_fp16_backend(options);
+  }
   return flags.races ? gpu::make_checked_backend(options) : gpu::make_emulated_backend(options);
 }
 
 RankDevice open_rank_device(const DeviceFlags& flags, gpu::comm::Communicator& world, const Peers& peers) {
   if (flags.device == "cuda") {
-    return open_cuda_rank(world);
+    return open_cuda_rank(world, flags.fp16);
   }
   return {.links = nullptr, .backend = open_device(flags, 1, peers)};
+}
+
+bool is_fp8_cache(const std::string& kv, bool fp16) {
+  const std::string half = fp16 ? "fp16" : "bf16";
+  if (!kv.empty() && kv != "fp8" && kv != half) {
+    model::throw_input_error("--kv {}: expected {} or fp8 in this profile", kv, half);
+  }
+  return kv == "fp8";
 }
 
 }  // namespace tools

@@ -28,18 +28,19 @@ std::string why_no_cuda() {
   return gpu::why_no_cuda_device();
 }
 
-std::unique_ptr<gpu::Backend> open_cuda() {
-  return gpu::make_cuda_backend();
+std::unique_ptr<gpu::Backend> open_cuda(bool fp16) {
+  return fp16 ? gpu::make_cuda_fp16_backend() : gpu::make_cuda_backend();
 }
 
-RankDevice open_cuda_rank(gpu::comm::Communicator& world) {
+RankDevice open_cuda_rank(gpu::comm::Communicator& world, bool fp16) {
   const int device = place_on_machine(world);
   if (const int num_devices = gpu::num_cuda_devices(); device >= num_devices) {
     model::throw_input_error(
         "--device cuda: each rank needs a GPU; this is rank {} of its machine, and CUDA shows {}", device, num_devices);
   }
-  RankDevice opened{.links = nullptr, .backend = gpu::make_cuda_backend(device)};
-  opened.links = gpu::comm::make_nccl(world, {.device = device, .stream = gpu::cuda_stream_of(*opened.backend)}, {});
+  RankDevice opened{.links = nullptr,
+                    .backend = fp16 ? gpu::make_cuda_fp16_backend(device) : gpu::make_cuda_backend(device)};
+  opened.links = gpu::comm::make_nccl(world, {.device = device, .stream = opened.backend->native_stream()}, {});
   return opened;
 }
 

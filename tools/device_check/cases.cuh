@@ -56,8 +56,8 @@ class DeviceCases {
   }
 
   // Uniform in [-2, 2), cut to BF16.
-  bf16* numbers(int64_t count) {
-    std::vector<bf16> values;
+  half16* numbers(int64_t count) {
+    std::vector<half16> values;
     for (int64_t i = 0; i < count; ++i) {
       const float value = static_cast<float>(static_cast<int32_t>(random_())) * 0x1p-30f;
       uint32_t bits = 0;
@@ -123,7 +123,7 @@ class DeviceCases {
     constexpr int64_t kTokens = 5;
     constexpr int64_t kOut = 128;
     constexpr int64_t kIn = 7168;
-    auto* const y = room<bf16>(kTokens * kOut);
+    auto* const y = room<half16>(kTokens * kOut);
     fp8_linear(machine_.stream(),
                {.x = codes(kTokens * kIn),
                 .x_scale = scales(kIn / 128 * kTokens),
@@ -143,7 +143,7 @@ class DeviceCases {
     constexpr int64_t kTokens = 70;
     constexpr int64_t kOut = 128;
     constexpr int64_t kIn = 1536;
-    auto* const y = room<bf16>(kTokens * kOut);
+    auto* const y = room<half16>(kTokens * kOut);
     fp8_linear_sm90(machine_.stream(),
                     {.x = codes(kTokens * kIn),
                      .x_scale = scales(kIn / 128 * kTokens),
@@ -175,13 +175,13 @@ class DeviceCases {
   void rms_norm_case() {
     constexpr int64_t kTokens = 3;
     constexpr int kHidden = 7168;
-    auto* const normed = room<bf16>(kTokens * kHidden);
+    auto* const normed = room<half16>(kTokens * kHidden);
     auto* const x_scale = room<float>(kHidden / 128 * kTokens);
     rms_norm(machine_.stream(),
              {.x = numbers(kTokens * kHidden),
               .residual = numbers(kTokens * kHidden),
               .gain = numbers(kHidden),
-              .residual_out = room<bf16>(kTokens * kHidden),
+              .residual_out = room<half16>(kTokens * kHidden),
               .normed = normed,
               .codes = room<fp8_e4m3>(kTokens * kHidden),
               .scales = x_scale,
@@ -196,7 +196,7 @@ class DeviceCases {
   void swiglu_case() {
     constexpr int64_t kRows = 3;
     constexpr int kDim = 2048;
-    auto* const act = room<bf16>(kRows * kDim);
+    auto* const act = room<half16>(kRows * kDim);
     swiglu(machine_.stream(), {.gate_up = numbers(kRows * 2 * kDim), .act = act, .max_rows = kRows, .dim = kDim});
     keep("swiglu", false, act, kRows * kDim);
   }
@@ -237,17 +237,17 @@ class DeviceCases {
                   .cos_sin = scales(kKeys * 64),
                   .positions = given(positions),
                   .slots = given(slots),
-                  .cache = in_fp8 ? nullptr : reinterpret_cast<bf16*>(cache),
+                  .cache = in_fp8 ? nullptr : reinterpret_cast<half16*>(cache),
                   .num_tokens = kKeys,
                   .kv_lora = 512,
                   .rope = 64,
                   .epsilon = 1e-6f,
                   .cache_fp8 = in_fp8 ? cache : nullptr});
-    auto* const o_latent = room<bf16>(kRows * 512);
+    auto* const o_latent = room<half16>(kRows * 512);
     latent_attention(machine_.stream(),
                      {.q_latent = numbers(kRows * 512),
                       .q_rope = numbers(kRows * 64),
-                      .cache = in_fp8 ? nullptr : reinterpret_cast<const bf16*>(cache),
+                      .cache = in_fp8 ? nullptr : reinterpret_cast<const half16*>(cache),
                       .block_table = given(std::vector<int32_t>{0, 1, 2}),
                       .num_keys = given(std::vector<int32_t>{kKeys}),
                       .first_token = given(std::vector<int32_t>{0, 2}),
@@ -271,7 +271,7 @@ class DeviceCases {
   void expanded_case() {
     constexpr int kLen = 130;
     constexpr int kHeads = 2;
-    auto* const context = room<bf16>(int64_t{kLen} * kHeads * 128);
+    auto* const context = room<half16>(int64_t{kLen} * kHeads * 128);
     expanded_attention(machine_.stream(),
                        {.q = numbers(int64_t{kLen} * kHeads * 192),
                         .q_rope = numbers(int64_t{kLen} * kHeads * 64),

@@ -44,7 +44,7 @@ DeviceLinears run_linears_on_device(const ScaledLinear& linear) {
   const auto given = [&](const auto& values) {
     return machine.upload(values.data(), static_cast<int64_t>(values.size() * sizeof(values[0])));
   };
-  const int64_t num_bytes = linear.num_tokens * linear.out_dim * static_cast<int64_t>(sizeof(gpu::bf16));
+  const int64_t num_bytes = linear.num_tokens * linear.out_dim * static_cast<int64_t>(sizeof(gpu::half16));
   gpu::Fp8LinearSm90Arguments arguments{.x = static_cast<const gpu::fp8_e4m3*>(given(linear.x)),
                                         .x_scale = static_cast<const float*>(given(linear.x_scale)),
                                         .weight = static_cast<const gpu::fp8_e4m3*>(given(linear.weight)),
@@ -54,7 +54,7 @@ DeviceLinears run_linears_on_device(const ScaledLinear& linear) {
                                         .out_dim = linear.out_dim,
                                         .in_dim = linear.in_dim};
   const auto result_of = [&](const auto& run) {
-    arguments.y = static_cast<gpu::bf16*>(machine.allocate(num_bytes));
+    arguments.y = static_cast<gpu::half16*>(machine.allocate(num_bytes));
     run();
     const auto bytes = machine.download(arguments.y, num_bytes);
     std::vector<uint16_t> values(bytes.size() / sizeof(uint16_t));

@@ -27,7 +27,7 @@ GPU_KERNEL probe_kernel(ProbeArguments arguments) {
   if (arguments.in_e4m3) {
     multiply_e4m3(c, a, b);
   } else {
-    multiply_bf16(c, a, b);
+    multiply_half16(c, a, b);
   }
   arguments.d[at] = c[0][0];
 }

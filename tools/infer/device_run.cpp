@@ -25,6 +25,10 @@ std::vector<gpu::Request> device_requests(const std::vector<reference::Request>&
   return result;
 }
 
+bool is_fp16(const InferFlags& flags) {
+  return flags.mode.profile == "fp16";
+}
+
 gpu::EngineOptions engine_options(const InferFlags& flags,
                                   const model::ModelConfig& config,
                                   const std::vector<reference::Request>& requests,
@@ -40,7 +44,8 @@ gpu::EngineOptions engine_options(const InferFlags& flags,
   std::ranges::sort(pages, std::greater<>());
   gpu::EngineOptions options{.limits = gpu::Scheduler::limits_of(config, scheduling, max_batch, max_len),
                              .ue8m0_scales = flags.mode.scale == "ue8m0",
-                             .fp8_cache = flags.kv == "fp8",
+                             .scaled_stream = is_fp16(flags),
+                             .fp8_cache = is_fp8_cache(flags.kv, is_fp16(flags)),
                              .use_graphs = flags.graphs == "on"};
   for (int64_t i = 0; i < max_batch; ++i) {
     options.num_pages += pages[static_cast<size_t>(i)];
@@ -104,19 +109,15 @@ gpu::Scheduler::OnStep device_watch(std::vector<size_t> numbers,
   };
 }
 
-void check_device_flags(const InferFlags& flags, const model::ModelConfig& config) {
-  const std::string gemm = config.quantization ? "fp8" : "bf16";
+void check_device_flags(const InferFlags& flags) {
   const auto refuse = [&](const std::string& flag, const std::string& value, const std::string& expected) {
     model::throw_input_error("{} {}: the engine of --device {} has {}", flag, value, flags.device, expected);
   };
   if (flags.mode.mode != "published") {
     refuse("--mode", flags.mode.mode, "published");
   }
-  if (flags.mode.profile != "v32") {
-    refuse("--profile", flags.mode.profile, "profile v32");
-  }
-  if (flags.mode.gemm != gemm) {
-    refuse("--gemm", flags.mode.gemm, gemm + " for this checkpoint");
+  if (flags.mode.profile != "v32" && !is_fp16(flags)) {
+    refuse("--profile", flags.mode.profile, "profiles v32 and fp16");
   }
   if (flags.mode.attention == "naive") {
     refuse("--attention", flags.mode.attention, "the absorbed form");
@@ -134,7 +135,7 @@ DeviceResult run_on_device(const InferFlags& flags,
                            DeviceTrace* trace) {
   const auto scheduling = scheduling_of(flags);
   gpu::Engine engine(weights,
-                     open_device({.device = flags.device}, flags.num_threads),
+                     open_device({.device = flags.device, .fp16 = is_fp16(flags)}, flags.num_threads),
                      engine_options(flags, weights.config(), requests, scheduling));
   clear_progress();
   gpu::Scheduler scheduler(engine, scheduling);

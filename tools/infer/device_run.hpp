@@ -19,7 +19,10 @@ struct DeviceResult {
 };
 
 // Throws InputError for options that the engine does not have, before anything is loaded.
-void check_device_flags(const InferFlags& flags, const model::ModelConfig& config);
+void check_device_flags(const InferFlags& flags);
+
+// Whether the run is of profile fp16, whose kernels compute in FP16.
+bool is_fp16(const InferFlags& flags);
 
 std::vector<gpu::Request> device_requests(const std::vector<reference::Request>& requests);
 // Of one rank, for these requests: as large as the longest of them and --max-batch ask for.

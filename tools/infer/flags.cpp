@@ -45,9 +45,9 @@ void add_device(CLI::App& app, InferFlags& flags) {
   app.add_option("--graphs", flags.graphs, "emulated, cuda: capture decoding steps as graphs, on or off")
       ->check(CLI::IsMember({"on", "off"}))
       ->capture_default_str();
-  app.add_option("--kv", flags.kv, "emulated, cuda: the latent cache, bf16 or fp8")
-      ->check(CLI::IsMember({"bf16", "fp8"}))
-      ->capture_default_str();
+  app.add_option(
+         "--kv", flags.kv, "emulated, cuda: the latent cache, bf16 (profile fp16: fp16) or fp8 (default: not fp8)")
+      ->check(CLI::IsMember({"bf16", "fp16", "fp8"}));
   add_layout_options(app, flags.layout);
   app.add_option(
          "--micro-batches",

@@ -30,7 +30,7 @@ struct InferFlags {
   std::string device = "auto";
   int64_t max_batch = 8;
   std::string graphs = "on";
-  std::string kv = "bf16";
+  std::string kv;
   LayoutFlags layout;
   std::string comm = "threads";
   int64_t num_micro_batches = 1;

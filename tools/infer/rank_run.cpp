@@ -219,7 +219,7 @@ class RankRun {
     if (world.rank() > 0) {
       options.on_progress = {};
     }
-    auto device = open_rank_device({.device = flags_.device}, world, peers_);
+    auto device = open_rank_device({.device = flags_.device, .fp16 = is_fp16(flags_)}, world, peers_);
     options.links = device.links.get();
     options.exchanges_by_kernels = peers_ != nullptr || device.links != nullptr;
     gpu::Engine engine(weights_, std::move(device.backend), options);

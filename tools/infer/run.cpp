@@ -10,7 +10,9 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <optional>
 
+#include "gpu/engine/dequantised_source.hpp"
 #include "model/atomic_file.hpp"
 #include "model/config_hash.hpp"
 #include "model/op_record.hpp"
@@ -304,15 +306,20 @@ int run_infer(InferFlags flags) {
       write_cpu_trace(flags, config, op_trace);
     }
   } else {
-    check_device_flags(flags, config);
+    check_device_flags(flags);
+    std::optional<gpu::DequantisedSource> dequantised;
+    if (config.quantization && flags.mode.gemm != "fp8") {
+      dequantised.emplace(*checkpoint.weights, is_fp16(flags) ? model::DType::kF16 : model::DType::kBF16);
+    }
+    const model::WeightSource& weights = dequantised ? *dequantised : *checkpoint.weights;
     const bool on_ranks = has_ranks(flags, config);
     std::optional<DeviceTrace> trace;
     if (!flags.trace_file.empty()) {
-      trace.emplace(flags.trace_file, config, model::config_hash(config));
+      trace.emplace(flags.trace_file, weights.config(), model::config_hash(config));
     }
     std::optional<DeviceResult> result;
     if (!on_ranks) {
-      result = run_on_device(flags, *checkpoint.weights, requests, on_token, probes.get(), trace ? &*trace : nullptr);
+      result = run_on_device(flags, weights, requests, on_token, probes.get(), trace ? &*trace : nullptr);
     } else {
       const auto listen = [&] {
         const auto heard = std::make_shared<std::vector<Output>>(requests.size(), Output(tokenizer, flags.stop));
@@ -322,7 +329,7 @@ int run_infer(InferFlags flags) {
         };
       };
       result = run_on_ranks(flags,
-                            *checkpoint.weights,
+                            weights,
                             requests,
                             {.routing = routing_file ? &routing : nullptr, .times = trace ? &*trace : nullptr},
                             listen,

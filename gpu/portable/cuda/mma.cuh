@@ -24,16 +24,20 @@ GPU_DEVICE void load_matrices_transposed(const void* const (&rows)[N], Vector<ui
 }
 
 template <int kSteps, int kRows, int kColumns>
-GPU_DEVICE void multiply_bf16(FragmentC (&c)[kRows][kColumns],
-                              const FragmentA (&a)[kSteps][kRows],
-                              const FragmentB (&b)[kSteps][kColumns]) {
+GPU_DEVICE void multiply_half16(FragmentC (&c)[kRows][kColumns],
+                                const FragmentA (&a)[kSteps][kRows],
+                                const FragmentB (&b)[kSteps][kColumns]) {
   GPU_UNROLL
   for (int step = 0; step < kSteps; ++step) {
     GPU_UNROLL
     for (int r = 0; r < kRows; ++r) {
       GPU_UNROLL
       for (int n = 0; n < kColumns; ++n) {
-        ptx_mma_m16n8k16_bf16(c[r][n], a[step][r], b[step][n]);
+        if constexpr (kIsFp16) {
+          ptx_mma_m16n8k16_f16(c[r][n], a[step][r], b[step][n]);
+        } else {
+          ptx_mma_m16n8k16_bf16(c[r][n], a[step][r], b[step][n]);
+        }
       }
     }
   }
