@@ -91,6 +91,8 @@ class BlockRunner {
 
   [[nodiscard]] std::byte* shared_memory() { return shared_memory_; }
   [[nodiscard]] int64_t shared_bytes() const { return launch_->shared_bytes; }
+  // Is the address one that an index of 32 bits can reach from shared memory, and nothing else of the process has?
+  [[nodiscard]] bool reserves(const void* address) const;
   [[nodiscard]] int thread_id() const { return running_; }
   [[nodiscard]] const Options& options() const { return options_; }
   [[nodiscard]] RaceChecker* checker() const { return checker_; }
