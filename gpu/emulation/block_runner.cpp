@@ -33,13 +33,7 @@ constexpr int kMaxYieldsOfAThread = 200;
 constexpr int kEagerPeerYields = 256;
 constexpr std::chrono::microseconds kPeerSleep{50};
 
-constinit thread_local BlockRunner* current_runner = nullptr;
-
 }  // namespace
-
-BlockRunner* BlockRunner::current() {
-  return current_runner;
-}
 
 BlockRunner::BlockRunner(const Options& options, uint64_t seed, RaceChecker* checker)
     : options_(options), random_state_(seed), checker_(checker) {
@@ -117,12 +111,12 @@ void BlockRunner::run(const GridLaunch& launch, Index3 block) {
   running_thread.block = block;
   running_thread.block_dim = launch.block;
   running_thread.grid_dim = launch.grid;
-  current_runner = this;
+  running_block = this;
   if (checker_ != nullptr) {
     checker_->begin_block(*this, block);
   }
   change_thread();  // returns when all threads have exited or the block failed
-  current_runner = nullptr;
+  running_block = nullptr;
   if (checker_ != nullptr) {
     checker_->end_block();
   }

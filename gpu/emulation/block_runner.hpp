@@ -51,6 +51,8 @@ inline constinit thread_local RunningThread running_thread = {};
 using WarpFunction = void (*)(void* const* operands, const void* closure);
 
 class RaceChecker;
+class BlockRunner;
+inline constinit thread_local BlockRunner* running_block = nullptr;
 
 class BlockRunner {
  public:
@@ -64,7 +66,7 @@ class BlockRunner {
   void run(const GridLaunch& launch, Index3 block);
 
   // The runner of the block that the calling code belongs to; null outside kernels.
-  static BlockRunner* current();
+  static BlockRunner* current() { return running_block; }
 
   // --- What follows is called by the running thread of a block. ---
   void sync_threads(Site site);
