@@ -17,6 +17,7 @@ namespace {
 
 constexpr int kBoxBytes = 128;
 constexpr int kChunkBytes = 16;
+constexpr int kWordBytes = 4;
 constexpr int kAtomRows = 8;            // the swizzle repeats after so many rows
 constexpr uintptr_t kAtomBytes = 1024;  // and tiles start at multiples of this
 constexpr int kWarpgroupRows = 64;
@@ -252,23 +253,25 @@ void AsyncEngine::do_product(const Product& product, int first_thread) {
   const int columns = product.tile.num_columns;
   const int share = columns / 2;
   thread_local TileProduct tile;
-  tile.resize(kWarpgroupRows, columns, kBoxBytes);
-  const auto read = [&](const void* from, int num_rows, std::vector<uint8_t>& to) {
+  tile.resize(kWarpgroupRows, columns, kBoxBytes / kWordBytes, OperandFormat::kE4m3);
+  const auto read = [&](const void* from, int num_rows, std::vector<uint32_t>& to) {
     if (RaceChecker* checker = runner_.checker(); checker != nullptr) {
       checker->access(
           first_thread, from, int64_t{num_rows} * kBoxBytes, AccessKind::kAsyncRead, checker->origin_of(product.site));
     }
-    to.resize(static_cast<size_t>(num_rows * kBoxBytes));
     for (int row = 0; row < num_rows; ++row) {
       for (int byte = 0; byte < kBoxBytes; byte += kChunkBytes) {
-        std::memcpy(to.data() + row * kBoxBytes + byte,
-                    static_cast<const std::byte*>(from) + swizzled_offset(row, byte),
-                    kChunkBytes);
+        std::array<uint32_t, kChunkBytes / kWordBytes> words;
+        std::memcpy(words.data(), static_cast<const std::byte*>(from) + swizzled_offset(row, byte), kChunkBytes);
+        for (size_t i = 0; i < words.size(); ++i) {
+          to[(static_cast<size_t>(byte) / kWordBytes + i) * static_cast<size_t>(num_rows) + static_cast<size_t>(row)] =
+              words[i];
+        }
       }
     }
   };
-  read(product.tile.a, kWarpgroupRows, tile.a_bytes);
-  read(product.tile.b, columns, tile.b_bytes);
+  read(product.tile.a, kWarpgroupRows, tile.a_words);
+  read(product.tile.b, columns, tile.b_words);
   tile.decode(OperandFormat::kE4m3);
   const auto at = [&](int thread, int i) -> float& {
     return tile.c[static_cast<size_t>(column_of(thread, i) * kWarpgroupRows + row_of(thread, i))];

@@ -23,6 +23,8 @@ constexpr size_t kCanaryBytes = 1024;  // behind the dynamic shared memory: foun
 constexpr auto kCanary = std::byte{0xA5};
 constexpr auto kPoison = std::byte{0xFF};  // NaN as BF16, FP32, FP64 and E4M3
 constexpr size_t kArenaBytes = static_cast<size_t>(kMaxSharedBytes) + kCanaryBytes;
+// Untouchable, on both sides of shared memory: where an index of 32 bits that is anything at all lands, of elements up to 4 bytes.
+constexpr size_t kSharedGuardBytes = size_t{8} << 30;
 
 // Of a loop that waits, while nobody in the block exits or meets: after so many a thread it is taken to wait forever.
 constexpr int kMaxYieldsOfAThread = 200;
@@ -31,27 +33,31 @@ constexpr int kMaxYieldsOfAThread = 200;
 constexpr int kEagerPeerYields = 256;
 constexpr std::chrono::microseconds kPeerSleep{50};
 
-constinit thread_local BlockRunner* current_runner = nullptr;
-
 }  // namespace
-
-BlockRunner* BlockRunner::current() {
-  return current_runner;
-}
 
 BlockRunner::BlockRunner(const Options& options, uint64_t seed, RaceChecker* checker)
     : options_(options), random_state_(seed), checker_(checker) {
   // A mapping: page-aligned, so that it suits 1024-byte swizzle atoms, and never moved.
-  void* mapped = mmap(nullptr, kArenaBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* mapped =
+      mmap(nullptr, 2 * kSharedGuardBytes + kArenaBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (mapped == MAP_FAILED) {
     throw std::bad_alloc();
   }
-  shared_memory_ = static_cast<std::byte*>(mapped);
+  shared_memory_ = static_cast<std::byte*>(mapped) + kSharedGuardBytes;
+  if (mprotect(shared_memory_, kArenaBytes, PROT_READ | PROT_WRITE) != 0) {
+    munmap(mapped, 2 * kSharedGuardBytes + kArenaBytes);
+    throw std::bad_alloc();
+  }
   running_fiber_ = &main_;
 }
 
 BlockRunner::~BlockRunner() {
-  munmap(shared_memory_, kArenaBytes);
+  munmap(shared_memory_ - kSharedGuardBytes, 2 * kSharedGuardBytes + kArenaBytes);
+}
+
+bool BlockRunner::reserves(const void* address) const {
+  const auto distance = static_cast<const std::byte*>(address) - (shared_memory_ - kSharedGuardBytes);
+  return static_cast<size_t>(distance) < 2 * kSharedGuardBytes + kArenaBytes;
 }
 
 // splitmix64
@@ -105,12 +111,12 @@ void BlockRunner::run(const GridLaunch& launch, Index3 block) {
   running_thread.block = block;
   running_thread.block_dim = launch.block;
   running_thread.grid_dim = launch.grid;
-  current_runner = this;
+  running_block = this;
   if (checker_ != nullptr) {
     checker_->begin_block(*this, block);
   }
   change_thread();  // returns when all threads have exited or the block failed
-  current_runner = nullptr;
+  running_block = nullptr;
   if (checker_ != nullptr) {
     checker_->end_block();
   }

@@ -51,6 +51,8 @@ inline constinit thread_local RunningThread running_thread = {};
 using WarpFunction = void (*)(void* const* operands, const void* closure);
 
 class RaceChecker;
+class BlockRunner;
+inline constinit thread_local BlockRunner* running_block = nullptr;
 
 class BlockRunner {
  public:
@@ -64,7 +66,7 @@ class BlockRunner {
   void run(const GridLaunch& launch, Index3 block);
 
   // The runner of the block that the calling code belongs to; null outside kernels.
-  static BlockRunner* current();
+  static BlockRunner* current() { return running_block; }
 
   // --- What follows is called by the running thread of a block. ---
   void sync_threads(Site site);
@@ -91,6 +93,8 @@ class BlockRunner {
 
   [[nodiscard]] std::byte* shared_memory() { return shared_memory_; }
   [[nodiscard]] int64_t shared_bytes() const { return launch_->shared_bytes; }
+  // Is the address one that an index of 32 bits can reach from shared memory, and nothing else of the process has?
+  [[nodiscard]] bool reserves(const void* address) const;
   [[nodiscard]] int thread_id() const { return running_; }
   [[nodiscard]] const Options& options() const { return options_; }
   [[nodiscard]] RaceChecker* checker() const { return checker_; }

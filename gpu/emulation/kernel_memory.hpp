@@ -12,8 +12,13 @@ enum class AccessKind;
 
 // Tells the checker, if there is one, about an access that the emulation makes for the running thread.
 void note(const void* address, int num_bytes, AccessKind kind, Site site);
+[[noreturn]] void fail_misaligned(const void* address, int num_bytes, Site site);
 // Fails the block when the address is no multiple of num_bytes.
-void require_aligned(const void* address, int num_bytes, Site site);
+inline void require_aligned(const void* address, unsigned num_bytes, Site site) {
+  if (reinterpret_cast<uintptr_t>(address) % num_bytes != 0) {
+    fail_misaligned(address, static_cast<int>(num_bytes), site);
+  }
+}
 int32_t atomic_add(int32_t* to, int32_t value, Site site);
 void thread_fence();
 void wait_for_earlier_grids();

@@ -13,6 +13,7 @@ namespace {
 
 constexpr int kMatrixRows = 8;
 constexpr int kRowBytes = 16;
+constexpr int kStepWords = kTileBytes / 4;
 
 struct ProductOperands {
   FragmentC* c;
@@ -25,33 +26,33 @@ struct ProductCall {
   WarpTile tile;
 };
 
+// Sizes are copied before the loops: codes are words as they are, so a store to one might change them for all that the compiler knows.
 void gather(void* const* operands, const ProductCall& call, TileProduct& tile) {
-  const auto& [steps, row_tiles, column_tiles] = call.tile;
-  const int step_depth = call.format == OperandFormat::kE4m3 ? kTileBytes : kTileBytes / 2;
-  tile.resize(row_tiles * kTileRows, column_tiles * kTileColumns, steps * step_depth);
-  const int row_bytes = steps * kTileBytes;
-  tile.a_bytes.resize(static_cast<size_t>(tile.num_rows * row_bytes));
-  tile.b_bytes.resize(static_cast<size_t>(tile.num_columns * row_bytes));
+  const auto [steps, row_tiles, column_tiles] = call.tile;
+  tile.resize(row_tiles * kTileRows, column_tiles * kTileColumns, steps * kStepWords, call.format);
+  const int num_rows = tile.num_rows;
+  const int num_columns = tile.num_columns;
   for (int lane = 0; lane < kWarpLen; ++lane) {
-    const auto& mine = *static_cast<const ProductOperands*>(operands[lane]);
+    const auto mine = *static_cast<const ProductOperands*>(operands[lane]);
+    uint32_t* a_words = tile.a_words.data() + lane % 4 * num_rows + lane / 4;
+    uint32_t* b_words = tile.b_words.data() + lane % 4 * num_columns + lane / 4;
     for (int step = 0; step < steps; ++step) {
-      const int byte = step * kTileBytes + lane % 4 * 4;
       for (int r = 0; r < row_tiles; ++r) {
-        for (int i = 0; i < 4; ++i) {
-          const int row = r * kTileRows + lane / 4 + 8 * (i % 2);
-          std::memcpy(&tile.a_bytes[static_cast<size_t>(row * row_bytes + byte + 16 * (i / 2))],
-                      &mine.a[step * row_tiles + r].at[i],
-                      sizeof(uint32_t));
-        }
+        const FragmentA a = mine.a[step * row_tiles + r];
+        uint32_t* const to = a_words + r * kTileRows;
+        to[0] = a.at[0];
+        to[8] = a.at[1];
+        to[4 * num_rows] = a.at[2];
+        to[4 * num_rows + 8] = a.at[3];
       }
       for (int n = 0; n < column_tiles; ++n) {
-        for (int i = 0; i < 2; ++i) {
-          const int column = n * kTileColumns + lane / 4;
-          std::memcpy(&tile.b_bytes[static_cast<size_t>(column * row_bytes + byte + 16 * i)],
-                      &mine.b[step * column_tiles + n].at[i],
-                      sizeof(uint32_t));
-        }
+        const FragmentB b = mine.b[step * column_tiles + n];
+        uint32_t* const to = b_words + n * kTileColumns;
+        to[0] = b.at[0];
+        to[4 * num_columns] = b.at[1];
       }
+      a_words += kStepWords * num_rows;
+      b_words += kStepWords * num_columns;
     }
   }
   tile.decode(call.format);
@@ -60,29 +61,36 @@ void gather(void* const* operands, const ProductCall& call, TileProduct& tile) {
 // Calls visit(fragment element, tile element) for all of c.
 template <typename Visit>
 void for_each_c(void* const* operands, const WarpTile& shape, TileProduct& tile, const Visit& visit) {
+  const auto [steps, row_tiles, column_tiles] = shape;
+  const int num_rows = tile.num_rows;
   for (int lane = 0; lane < kWarpLen; ++lane) {
     FragmentC* c = static_cast<const ProductOperands*>(operands[lane])->c;
-    for (int r = 0; r < shape.row_tiles; ++r) {
-      for (int n = 0; n < shape.column_tiles; ++n) {
-        for (int i = 0; i < 4; ++i) {
-          const int row = r * kTileRows + emulated::row_of_c(lane, i);
-          const int column = n * kTileColumns + emulated::column_of_c(lane, i);
-          visit(c[r * shape.column_tiles + n].at[i], tile.c[static_cast<size_t>(column * tile.num_rows + row)]);
-        }
+    float* const of_lane = tile.c.data() + emulated::column_of_c(lane, 0) * num_rows + emulated::row_of_c(lane, 0);
+    for (int r = 0; r < row_tiles; ++r) {
+      for (int n = 0; n < column_tiles; ++n, ++c) {
+        float* const of_tile = of_lane + n * kTileColumns * num_rows + r * kTileRows;
+        visit(c->at[0], of_tile[0]);
+        visit(c->at[1], of_tile[num_rows]);
+        visit(c->at[2], of_tile[8]);
+        visit(c->at[3], of_tile[num_rows + 8]);
       }
     }
   }
 }
 
-void multiply_for_warp(void* const* operands, const void* closure) {
-  const auto& call = *static_cast<const ProductCall*>(closure);
-  thread_local TileProduct tile;
+// Apart from whose tile it is: every access to a thread_local object is computed anew.
+[[gnu::noinline]] void multiply(void* const* operands, const ProductCall& call, TileProduct& tile) {
   gather(operands, call, tile);
   for_each_c(operands, call.tile, tile, [](const float& mine, float& element) { element = mine; });
   BlockRunner& runner = *BlockRunner::current();
   tile.multiply_warp(runner.options().accumulation, call.format);
   for_each_c(operands, call.tile, tile, [](float& mine, const float& element) { mine = element; });
   runner.flops += int64_t{2} * tile.num_rows * tile.num_columns * tile.depth;
+}
+
+void multiply_for_warp(void* const* operands, const void* closure) {
+  thread_local TileProduct tile;
+  multiply(operands, *static_cast<const ProductCall*>(closure), tile);
 }
 
 struct LoadOperands {
@@ -96,35 +104,49 @@ struct LoadCall {
   Site site;
 };
 
+// What a lane gets of its matrix number n: row(matrix, r) is where that row lies.
+template <typename Row>
+Vector<uint32_t, 4> rows_of_lane(int lane, const Row& row) {
+  Vector<uint32_t, 4> words;
+  for (int matrix = 0; matrix < 4; ++matrix) {
+    std::memcpy(&words.at[matrix], row(matrix, lane / 4) + lane % 4 * sizeof(uint32_t), sizeof(uint32_t));
+  }
+  return words;
+}
+template <typename Row>
+Vector<uint32_t, 4> columns_of_lane(int lane, const Row& row) {
+  Vector<uint32_t, 4> words;
+  for (int matrix = 0; matrix < 4; ++matrix) {
+    std::array<uint16_t, 2> elements;
+    for (int i = 0; i < 2; ++i) {
+      std::memcpy(&elements[static_cast<size_t>(i)],
+                  row(matrix, lane % 4 * 2 + i) + lane / 4 * sizeof(uint16_t),
+                  sizeof(uint16_t));
+    }
+    words.at[matrix] = static_cast<uint32_t>(elements[0]) | static_cast<uint32_t>(elements[1]) << 16;
+  }
+  return words;
+}
+
 void load_for_warp(void* const* operands, const void* closure) {
   const auto& call = *static_cast<const LoadCall*>(closure);
   BlockRunner& runner = *BlockRunner::current();
+  RaceChecker* const checker = runner.checker();
   const int first_thread = runner.thread_id() / kWarpLen * kWarpLen;
+  std::array<const std::byte*, kWarpLen> rows;
+  const auto row = [&](int matrix, int r) { return rows[static_cast<size_t>(matrix * kMatrixRows + r)]; };
   for (int n = 0; n < call.count; ++n) {
     for (int from = 0; from < kWarpLen; ++from) {
-      const void* row = static_cast<const LoadOperands*>(operands[from])->rows[n];
-      require_aligned(row, kRowBytes, call.site);
-      if (RaceChecker* checker = runner.checker(); checker != nullptr && checker->watches(row)) {
-        checker->access(first_thread + from, row, kRowBytes, AccessKind::kRead, checker->origin_of(call.site));
+      const void* start = static_cast<const LoadOperands*>(operands[from])->rows[n];
+      require_aligned(start, kRowBytes, call.site);
+      if (checker != nullptr && checker->watches(start)) {
+        checker->access(first_thread + from, start, kRowBytes, AccessKind::kRead, checker->origin_of(call.site));
       }
-      const int matrix = from / kMatrixRows;
-      const int r = from % kMatrixRows;
-      if (call.order == MatrixOrder::kRows) {
-        std::array<uint32_t, 4> words;
-        std::memcpy(words.data(), row, sizeof(words));
-        for (int word = 0; word < 4; ++word) {
-          static_cast<const LoadOperands*>(operands[r * 4 + word])->matrices[n].at[matrix] =
-              words[static_cast<size_t>(word)];
-        }
-      } else {
-        std::array<uint16_t, kMatrixRows> elements;
-        std::memcpy(elements.data(), row, sizeof(elements));
-        for (int column = 0; column < kMatrixRows; ++column) {
-          uint32_t& word = static_cast<const LoadOperands*>(operands[column * 4 + r / 2])->matrices[n].at[matrix];
-          const auto element = static_cast<uint32_t>(elements[static_cast<size_t>(column)]);
-          word = r % 2 == 0 ? (word & 0xFFFF0000U) | element : (word & 0xFFFFU) | element << 16;
-        }
-      }
+      rows[static_cast<size_t>(from)] = static_cast<const std::byte*>(start);
+    }
+    for (int lane = 0; lane < kWarpLen; ++lane) {
+      static_cast<const LoadOperands*>(operands[lane])->matrices[n] =
+          call.order == MatrixOrder::kRows ? rows_of_lane(lane, row) : columns_of_lane(lane, row);
     }
   }
 }

@@ -11,8 +11,7 @@ namespace gpu::emulation {
 struct PendingCopy {
   void* to = nullptr;
   const void* from = nullptr;
-  int bytes = 0;         // of the destination
-  int valid_bytes = 0;   // read from the source; the rest becomes zero
+  int valid_bytes = 0;   // of 16 that are read from the source; the rest becomes zero
   bool is_done = false;  // already in memory, which nobody may rely on
   Site site;
 };

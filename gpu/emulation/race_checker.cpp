@@ -295,10 +295,7 @@ void RaceChecker::check_cell(ShadowCell& cell, const ShadowAccess& now, const vo
 }
 
 bool RaceChecker::watches(const void* address) const {
-  const auto* byte = static_cast<const std::byte*>(address);
-  const bool is_shared =
-      runner_ != nullptr && byte >= runner_->shared_memory() && byte < runner_->shared_memory() + kMaxSharedBytes;
-  return is_shared || memory_of(address) != nullptr;
+  return (runner_ != nullptr && runner_->reserves(address)) || memory_of(address) != nullptr;
 }
 
 void RaceChecker::access(int thread, const void* address, int64_t num_bytes, AccessKind kind, Origin origin) {
@@ -316,7 +313,7 @@ void RaceChecker::access(int thread, const void* address, int64_t num_bytes, Acc
   }
   if (!is_device) {
     const int64_t offset = static_cast<const std::byte*>(address) - runner_->shared_memory();
-    if (offset + num_bytes > runner_->shared_bytes()) {
+    if (offset < 0 || offset + num_bytes > runner_->shared_bytes()) {
       std::string what =
           fmt::format("{}: {} of {} bytes at byte {} of shared memory, but the launch asked for {} bytes",
                       source_of(origin),

@@ -1,6 +1,5 @@
 #include "gpu/emulation/tile_product.hpp"
 
-#include <bit>
 #include <numeric>
 
 #include "gpu/portable/fragments.hpp"
@@ -10,86 +9,72 @@ namespace gpu::emulation {
 namespace {
 
 using Lanes8 = float __attribute__((vector_size(32), aligned(4), may_alias));
-using Words8 = uint32_t __attribute__((vector_size(32)));
-using Codes8 = uint8_t __attribute__((vector_size(8), aligned(1), may_alias));
-using Halves8 = uint16_t __attribute__((vector_size(16), aligned(1), may_alias));
+using Words8 = uint32_t __attribute__((vector_size(32), aligned(4), may_alias));
 
-// E4M3 codes as numbers, `count` a multiple of 8. Exponent and fraction moved to FP32's places mean the number times 2^-120
-// (convert.hpp); a magnitude of all ones is NaN.
+// Codes in words as numbers: [num_words][width] words become [num_words * codes of a word][width] numbers. width is a multiple of 8.
+
+// Exponent and fraction of E4M3 moved to FP32's places mean the number times 2^-120 (convert.hpp); a magnitude of all ones is NaN.
 #if defined(__x86_64__)
 __attribute__((target_clones("avx2", "default")))
 #endif
-void decode_e4m3(const uint8_t* codes, float* values, size_t count) {
-  for (size_t i = 0; i < count; i += 8) {
-    const Words8 words = __builtin_convertvector(*reinterpret_cast<const Codes8*>(codes + i), Words8);
-    const Words8 magnitudes = words & 0x7FU;
-    const auto scaled = reinterpret_cast<Lanes8>((words & 0x80U) << 24 | magnitudes << 20) * 0x1p120f;
-    const auto is_nan = reinterpret_cast<Words8>(magnitudes == 0x7FU);
-    *reinterpret_cast<Lanes8*>(values + i) =
-        reinterpret_cast<Lanes8>(reinterpret_cast<Words8>(scaled) | (is_nan & 0x7FC00000U));
-  }
-}
-
-void decode_bf16(const uint8_t* bytes, float* values, size_t count) {
-  for (size_t i = 0; i < count; ++i) {
-    values[i] =
-        std::bit_cast<float>(static_cast<uint32_t>(bytes[2 * i + 1]) << 24 | static_cast<uint32_t>(bytes[2 * i]) << 16);
-  }
-}
-
-// FP16 likewise: times 2^-112, and an exponent of all ones is infinity or NaN.
-#if defined(__x86_64__)
-__attribute__((target_clones("avx2", "default")))
-#endif
-void decode_fp16(const uint8_t* bytes, float* values, size_t count) {
-  for (size_t i = 0; i < count; i += 8) {
-    const Words8 words = __builtin_convertvector(*reinterpret_cast<const Halves8*>(bytes + 2 * i), Words8);
-    const Words8 magnitudes = words & 0x7FFFU;
-    const auto scaled = reinterpret_cast<Lanes8>((words & 0x8000U) << 16 | magnitudes << 13) * 0x1p112f;
-    const auto is_special = reinterpret_cast<Words8>(magnitudes >= 0x7C00U);
-    *reinterpret_cast<Lanes8*>(values + i) =
-        reinterpret_cast<Lanes8>(reinterpret_cast<Words8>(scaled) | (is_special & 0x7F800000U));
-  }
-}
-
-void decode_codes(OperandFormat format, const std::vector<uint8_t>& bytes, std::vector<float>& values) {
-  switch (format) {
-    case OperandFormat::kE4m3: decode_e4m3(bytes.data(), values.data(), values.size()); break;
-    case OperandFormat::kBf16: decode_bf16(bytes.data(), values.data(), values.size()); break;
-    case OperandFormat::kFp16: decode_fp16(bytes.data(), values.data(), values.size()); break;
-  }
-}
-
-// to[k][row] = from[row][k]. Both counts are multiples of 8: squares of 8 x 8, by halves, quarters and eighths.
-#if defined(__x86_64__)
-__attribute__((target_clones("avx2", "default")))
-#endif
-void transpose(const float* from, int num_rows, int depth, float* to) {
-  for (int row = 0; row < num_rows; row += 8) {
-    for (int k = 0; k < depth; k += 8) {
-      Lanes8 x[8];
-      Lanes8 y[8];
-      for (int i = 0; i < 8; ++i) {
-        x[i] = *reinterpret_cast<const Lanes8*>(from + (row + i) * depth + k);
-      }
-      for (int i = 0; i < 4; ++i) {
-        y[i] = __builtin_shufflevector(x[i], x[i + 4], 0, 1, 2, 3, 8, 9, 10, 11);
-        y[i + 4] = __builtin_shufflevector(x[i], x[i + 4], 4, 5, 6, 7, 12, 13, 14, 15);
-      }
-      for (int i = 0; i < 8; i += 4) {
-        for (int j = i; j < i + 2; ++j) {
-          x[j] = __builtin_shufflevector(y[j], y[j + 2], 0, 1, 8, 9, 4, 5, 12, 13);
-          x[j + 2] = __builtin_shufflevector(y[j], y[j + 2], 2, 3, 10, 11, 6, 7, 14, 15);
-        }
-      }
-      for (int i = 0; i < 8; i += 2) {
-        y[i] = __builtin_shufflevector(x[i], x[i + 1], 0, 8, 2, 10, 4, 12, 6, 14);
-        y[i + 1] = __builtin_shufflevector(x[i], x[i + 1], 1, 9, 3, 11, 5, 13, 7, 15);
-      }
-      for (int i = 0; i < 8; ++i) {
-        *reinterpret_cast<Lanes8*>(to + (k + i) * num_rows + row) = y[i];
+void decode_e4m3(const uint32_t* words, int num_words, int width, float* values) {
+  for (int word = 0; word < num_words; ++word) {
+    for (int at = 0; at < width; at += 8) {
+      const Words8 codes = *reinterpret_cast<const Words8*>(words + word * width + at);
+      float* const to = values + 4 * word * width + at;
+      for (int byte = 0; byte < 4; ++byte) {
+        const Words8 magnitudes = codes >> 8 * byte & 0x7FU;
+        const Words8 signs = codes << (24 - 8 * byte) & 0x80000000U;
+        const auto scaled = reinterpret_cast<Lanes8>(signs | magnitudes << 20) * 0x1p120f;
+        const auto is_nan = reinterpret_cast<Words8>(magnitudes == 0x7FU);
+        *reinterpret_cast<Lanes8*>(to + byte * width) =
+            reinterpret_cast<Lanes8>(reinterpret_cast<Words8>(scaled) | (is_nan & 0x7FC00000U));
       }
     }
+  }
+}
+
+#if defined(__x86_64__)
+__attribute__((target_clones("avx2", "default")))
+#endif
+void decode_bf16(const uint32_t* words, int num_words, int width, float* values) {
+  for (int word = 0; word < num_words; ++word) {
+    for (int at = 0; at < width; at += 8) {
+      const Words8 codes = *reinterpret_cast<const Words8*>(words + word * width + at);
+      float* const to = values + 2 * word * width + at;
+      *reinterpret_cast<Lanes8*>(to) = reinterpret_cast<Lanes8>(codes << 16);
+      *reinterpret_cast<Lanes8*>(to + width) = reinterpret_cast<Lanes8>(codes & 0xFFFF0000U);
+    }
+  }
+}
+
+// FP16 as E4M3: times 2^-112, and an exponent of all ones is infinity or NaN.
+#if defined(__x86_64__)
+__attribute__((target_clones("avx2", "default")))
+#endif
+void decode_fp16(const uint32_t* words, int num_words, int width, float* values) {
+  for (int word = 0; word < num_words; ++word) {
+    for (int at = 0; at < width; at += 8) {
+      const Words8 codes = *reinterpret_cast<const Words8*>(words + word * width + at);
+      float* const to = values + 2 * word * width + at;
+      for (int half = 0; half < 2; ++half) {
+        const Words8 magnitudes = codes >> 16 * half & 0x7FFFU;
+        const Words8 signs = codes << (16 - 16 * half) & 0x80000000U;
+        const auto scaled = reinterpret_cast<Lanes8>(signs | magnitudes << 13) * 0x1p112f;
+        const auto is_special = reinterpret_cast<Words8>(magnitudes >= 0x7C00U);
+        *reinterpret_cast<Lanes8*>(to + half * width) =
+            reinterpret_cast<Lanes8>(reinterpret_cast<Words8>(scaled) | (is_special & 0x7F800000U));
+      }
+    }
+  }
+}
+
+void decode_words(OperandFormat format, const std::vector<uint32_t>& words, int width, std::vector<float>& values) {
+  const int num_words = static_cast<int>(words.size()) / width;
+  switch (format) {
+    case OperandFormat::kE4m3: decode_e4m3(words.data(), num_words, width, values.data()); break;
+    case OperandFormat::kBf16: decode_bf16(words.data(), num_words, width, values.data()); break;
+    case OperandFormat::kFp16: decode_fp16(words.data(), num_words, width, values.data()); break;
   }
 }
 
@@ -118,14 +103,14 @@ void multiply_fp32(TileProduct& tile) {
       Lanes8 sum30 = at(3, 0);
       Lanes8 sum31 = at(3, 1);
       const float* a = &tile.a[static_cast<size_t>(m)];
-      const float* b = &tile.b[static_cast<size_t>(n * tile.depth)];
-      for (int k = 0; k < tile.depth; ++k, a += tile.num_rows, ++b) {
+      const float* b = &tile.b[static_cast<size_t>(n)];
+      for (int k = 0; k < tile.depth; ++k, a += tile.num_rows, b += tile.num_columns) {
         const Lanes8 rows0 = *reinterpret_cast<const Lanes8*>(a);
         const Lanes8 rows1 = *reinterpret_cast<const Lanes8*>(a + 8);
         const float b0 = b[0];
-        const float b1 = b[tile.depth];
-        const float b2 = b[2 * tile.depth];
-        const float b3 = b[3 * tile.depth];
+        const float b1 = b[1];
+        const float b2 = b[2];
+        const float b3 = b[3];
         sum00 = sum00 + rows0 * b0;
         sum01 = sum01 + rows1 * b0;
         sum10 = sum10 + rows0 * b1;
@@ -175,7 +160,7 @@ void multiply_tensor_core(const TensorCoreStep& step,
   std::vector<float> b(order.size());
   for (int n = 0; n < tile.num_columns; ++n) {
     for (size_t i = 0; i < order.size(); ++i) {
-      b[i] = tile.b[static_cast<size_t>(n * tile.depth + order[i])];
+      b[i] = tile.b[static_cast<size_t>(order[i] * tile.num_columns + n)];
     }
     for (int m = 0; m < tile.num_rows; ++m) {
       for (size_t i = 0; i < order.size(); ++i) {
@@ -189,30 +174,30 @@ void multiply_tensor_core(const TensorCoreStep& step,
 
 }  // namespace
 
-void TileProduct::resize(int rows, int columns, int depth_of) {
+void TileProduct::resize(int rows, int columns, int words, OperandFormat format) {
   num_rows = rows;
   num_columns = columns;
-  depth = depth_of;
-  a.resize(static_cast<size_t>(depth * num_rows));
-  a_rows.resize(a.size());
-  b.resize(static_cast<size_t>(depth * num_columns));
-  c.resize(static_cast<size_t>(num_rows * num_columns));
+  depth = words * (format == OperandFormat::kE4m3 ? 4 : 2);
+  a_words.resize(static_cast<size_t>(words * rows));
+  b_words.resize(static_cast<size_t>(words * columns));
+  a.resize(static_cast<size_t>(depth * rows));
+  b.resize(static_cast<size_t>(depth * columns));
+  c.resize(static_cast<size_t>(rows * columns));
 }
 
 void TileProduct::decode(OperandFormat format) {
-  decode_codes(format, b_bytes, b);
-  decode_codes(format, a_bytes, a_rows);
-  transpose(a_rows.data(), num_rows, depth, a.data());
+  decode_words(format, a_words, num_rows, a);
+  decode_words(format, b_words, num_columns, b);
 }
 
 void TileProduct::multiply_warp(Accumulation accumulation, OperandFormat format) {
   const OperandFormat operand = format == OperandFormat::kE4m3 ? OperandFormat::kFp16 : format;
-  const auto order = instruction_order(format, depth);
-  switch (accumulation) {
-    case Accumulation::kFp32: multiply_fp32(*this); break;
-    case Accumulation::kHopper: multiply_tensor_core(kHopper16Bit, operand, order, *this); break;
-    case Accumulation::kAmpere: multiply_tensor_core(kAmpere16Bit, operand, order, *this); break;
+  if (accumulation == Accumulation::kFp32) {
+    multiply_fp32(*this);
+    return;
   }
+  const auto& step = accumulation == Accumulation::kHopper ? kHopper16Bit : kAmpere16Bit;
+  multiply_tensor_core(step, operand, instruction_order(format, depth), *this);
 }
 
 void TileProduct::multiply_warpgroup(Accumulation accumulation) {

@@ -12,16 +12,16 @@ struct TileProduct {
   int num_rows = 0;     // a multiple of 16
   int num_columns = 0;  // a multiple of 8
   int depth = 0;
-  // Codes as they lie in a row of a or a column of b.
-  std::vector<uint8_t> a_bytes;
-  std::vector<uint8_t> b_bytes;
-  std::vector<float> c;  // [num_columns][num_rows]
-  // Their numbers. Rows of a are contiguous for each k, so that 16 of them are two vectors.
+  // Codes, four bytes of a row of a, or of a column of b, in a word as they lie in memory: the same word of all rows, then the next.
+  std::vector<uint32_t> a_words;  // [word of a row][num_rows]
+  std::vector<uint32_t> b_words;  // [word of a column][num_columns]
+  std::vector<float> c;           // [num_columns][num_rows]
+  // Their numbers. For each k all rows are contiguous, so that 16 of them are two vectors.
   std::vector<float> a;  // [depth][num_rows]
-  std::vector<float> b;  // [num_columns][depth]
-  std::vector<float> a_rows;
+  std::vector<float> b;  // [depth][num_columns]
 
-  void resize(int rows, int columns, int depth_of);
+  // Rows and columns of so many words.
+  void resize(int rows, int columns, int words, OperandFormat format);
   // a and b from their codes.
   void decode(OperandFormat format);
   // c += a b, by mma.sync or wgmma of the chosen arithmetic. There is no wgmma of kAmpere.

@@ -57,13 +57,16 @@ int64_t StepLimits::max_splits() const {
 
 int num_splits_of(int64_t out_dim, int64_t in_dim, int num_groups) {
   constexpr int64_t kMultiprocessors = 132;
-  constexpr int64_t kShortestSplit = 1024;
+  // n splits write n partial sums and read n - 1, FP32 each: beside codes of one byte that is (2n - 1) 4 tokens / in_dim of the weights.
+  // At most a twentieth of them for so many tokens.
+  constexpr int64_t kFewTokens = 8;
+  constexpr int64_t kLenOfSum = 20 * 4 * kFewTokens;
   if (num_groups > 1 || out_dim == 0) {
     return 1;
   }
   const int64_t num_tiles = (out_dim + emulated::kLinearRows - 1) / emulated::kLinearRows;
-  return static_cast<int>(
-      std::max<int64_t>(1, std::min((kMultiprocessors + num_tiles - 1) / num_tiles, in_dim / kShortestSplit)));
+  const int64_t most = (in_dim / kLenOfSum + 1) / 2;
+  return static_cast<int>(std::max<int64_t>(1, std::min((kMultiprocessors + num_tiles - 1) / num_tiles, most)));
 }
 
 Workspace::Workspace(const model::ModelConfig& config,

@@ -145,7 +145,7 @@ struct Workspace {
 };
 
 // Into how many parts the kernels cut K of a linear: by its shape alone, so that a token's bits do not depend on the batch. Enough for a
-// tile for each of a Hopper's 132 multiprocessors, none shorter than 1024.
+// tile for each of a Hopper's 132 multiprocessors, but not so many that eight tokens' partial sums exceed a twentieth of the FP8 weights.
 int num_splits_of(int64_t out_dim, int64_t in_dim, int num_groups);
 
 }  // namespace gpu

@@ -85,7 +85,10 @@ dsv3_kernel_mutant(${test} ID k-linear-arrivals KERNEL fp8_linear FILE linear_ti
   BREAKS "arrivals that the next launch finds" OP d1/layer.0.ffn CASES par)
 dsv3_kernel_mutant(${test} ID k-linear-partial KERNEL fp8_linear FILE linear_tile.cuh
   FIND [=[other < splits.num_splits; ++other]=] REPLACE [=[other < splits.num_splits - 1; ++other]=]
-  BREAKS "the last split never added" OP d0/layer.0.ffn CASES par)
+  BREAKS "the last split never added" OP d0/layer.0.attn.q_a CASES splits)
+dsv3_kernel_mutant(${test} ID k-linear-tree KERNEL fp8_linear FILE linear_tile.cuh
+  FIND [=[tree_sum(splits.num_splits, of_split)]=] REPLACE [=[tree_sum(1, of_split)]=]
+  BREAKS "the first part of a tree alone" OP d0/layer.0.ffn CASES par)
 dsv3_kernel_mutant(${test} ID k-sm90-scale KERNEL fp8_linear_sm90
   FIND [=[x_scale_stride + row], weight_scale[block]);]=] REPLACE [=[x_scale_stride + row], weight_scale[0]);]=]
   BREAKS "the first block's weight scale for all of K" OP p5/layer.0.attn.q_a CASES nano)

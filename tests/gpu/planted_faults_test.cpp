@@ -93,6 +93,8 @@ const std::vector<Planted>& all_planted() {
       PLANTED(stage_refilled_while_it_is_read, kRace),
       PLANTED(misaligned_vector, kMisaligned),
       PLANTED(read_behind_the_end, kOutOfBounds),
+      PLANTED(index_before_shared_memory, kSharedOverrun),
+      PLANTED(null_pointer, kOutOfBounds),
       one_block("count_of_blocks_without_atomic", FaultKind::kRace, count_of_blocks_without_atomic, 4),
       one_block("no_fence_before_arrival", FaultKind::kRace, last_block_reads_all<Arrival::kNoFenceBefore>, 4),
       one_block("no_fence_after_arrival", FaultKind::kRace, last_block_reads_all<Arrival::kNoFenceAfter>, 4),

@@ -272,6 +272,19 @@ GPU_KERNEL length_minus_one_of_nothing(PlantedArguments a) {
   const auto length = static_cast<uint32_t>(a.length);
   a.out[planted_thread()] = length == 0 && !a.faulty ? 0 : a.in[length - 1];
 }
+// As where a barrier is missing: shared memory that nobody has written yet holds -1 for an index.
+GPU_KERNEL index_before_shared_memory(PlantedArguments a) {
+  int32_t* const next = shared_memory_as<int32_t>();
+  if (!a.faulty) {
+    next[planted_thread()] = planted_thread();
+    sync_threads();
+  }
+  a.out[planted_thread()] = static_cast<float>(next[next[planted_thread()]]);
+}
+GPU_KERNEL null_pointer(PlantedArguments a) {
+  const float* const in = a.faulty ? nullptr : a.in;
+  a.out[planted_thread()] = in[planted_thread()];
+}
 // A row offset beyond 2^31 elements.
 GPU_KERNEL offset_in_32_bits(PlantedArguments a) {
   const int64_t row = a.length;
