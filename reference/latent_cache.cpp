@@ -88,10 +88,11 @@ void LatentCache::truncate(int64_t sequence, int64_t num_rows, int64_t first_lay
   }
 }
 
-std::vector<std::span<const std::byte>> LatentCache::runs(int64_t layer, int64_t sequence) const {
-  std::vector<std::span<const std::byte>> runs;
+Reused<std::span<const std::byte>> LatentCache::runs(int64_t layer, int64_t sequence) const {
+  Reused<std::span<const std::byte>> runs;
   if (const Rows* rows = find(layer, sequence); rows != nullptr) {
     int64_t left = rows->count;
+    runs.reserve(rows->pages.size());
     for (const size_t page : rows->pages) {
       const int64_t count = std::min(left, page_rows_);
       runs.push_back(std::span(pages_[page]).first(static_cast<size_t>(count * row_bytes())));

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "model/tensor_view.hpp"
+#include "reference/reused.hpp"
 
 namespace reference {
 
@@ -34,7 +35,7 @@ class LatentCache {
   void remove(int64_t sequence) { truncate(sequence, 0); }
 
   // The rows of a sequence, page by page: each span holds whole rows, together num_rows. Valid until the cache changes.
-  [[nodiscard]] std::vector<std::span<const std::byte>> runs(int64_t layer, int64_t sequence) const;
+  [[nodiscard]] Reused<std::span<const std::byte>> runs(int64_t layer, int64_t sequence) const;
   // A copy of the rows of several sequences one after another [rows, row_len]. Empty (no bytes) if there are none.
   [[nodiscard]] model::TensorView gather(int64_t layer, std::span<const int64_t> sequences) const;
 

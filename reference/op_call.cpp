@@ -15,41 +15,50 @@
 
 namespace reference {
 
-std::vector<float> weight_vector(const OpCall& call) {
+Reused<float> weight_vector(const OpCall& call) {
   if (call.op.weights.empty()) {
     return {};
   }
-  return load<float>(call.vector != nullptr ? *call.vector : call.weights.weight(call.op.weights[0]));
+  if (call.vector != nullptr) {
+    return load<float>(*call.vector);
+  }
+  return load<float>(call.weights.weight(call.op.weights[0]));
+}
+
+void run_op_into(model::TensorView& result, const OpCall& call) {
+  using model::OpKind;
+  switch (call.op.kind) {
+    case OpKind::kEmbed: return embed(call, result);
+    case OpKind::kRmsNorm: return rms_norm(call, result);
+    case OpKind::kLinear: return linear(call, result);
+    case OpKind::kRotateQuery: return rotate_query(call, result);
+    case OpKind::kRotateKey: return rotate_key(call, result);
+    case OpKind::kCacheLatent: return cache_latent(call, result);
+    case OpKind::kQueryLatent: return query_latent(call, result);
+    case OpKind::kAttentionProbs: return attention_probs(call, result);
+    case OpKind::kAttentionLse: return attention_lse(call, result);
+    case OpKind::kOutputLatent: return output_latent(call, result);
+    case OpKind::kAttentionContext: return attention_context(call, result);
+    case OpKind::kResidualAdd: return residual_add(call, result);
+    case OpKind::kRouterLogits: return router_logits(call, result);
+    case OpKind::kRouterScores: return router_scores(call, result);
+    case OpKind::kRouterGroups: return router_groups(call, result);
+    case OpKind::kRouterExperts: return router_experts(call, result);
+    case OpKind::kRouterWeights: return router_weights(call, result);
+    case OpKind::kSwiglu: return swiglu(call, result);
+    case OpKind::kCombine: return combine(call, result);
+    case OpKind::kMoeOutput: return moe_output(call, result);
+    case OpKind::kLayerOutput: return layer_output(call, result);
+    case OpKind::kMtpConcat: return linear(call, result);
+    case OpKind::kHead: return head(call, result);
+  }
+  model::throw_check_error(__FILE__, __LINE__, "unknown op kind");
 }
 
 model::TensorView run_op(const OpCall& call) {
-  using model::OpKind;
-  switch (call.op.kind) {
-    case OpKind::kEmbed: return embed(call);
-    case OpKind::kRmsNorm: return rms_norm(call);
-    case OpKind::kLinear: return linear(call);
-    case OpKind::kRotateQuery: return rotate_query(call);
-    case OpKind::kRotateKey: return rotate_key(call);
-    case OpKind::kCacheLatent: return cache_latent(call);
-    case OpKind::kQueryLatent: return query_latent(call);
-    case OpKind::kAttentionProbs: return attention_probs(call);
-    case OpKind::kAttentionLse: return attention_lse(call);
-    case OpKind::kOutputLatent: return output_latent(call);
-    case OpKind::kAttentionContext: return attention_context(call);
-    case OpKind::kResidualAdd: return residual_add(call);
-    case OpKind::kRouterLogits: return router_logits(call);
-    case OpKind::kRouterScores: return router_scores(call);
-    case OpKind::kRouterGroups: return router_groups(call);
-    case OpKind::kRouterExperts: return router_experts(call);
-    case OpKind::kRouterWeights: return router_weights(call);
-    case OpKind::kSwiglu: return swiglu(call);
-    case OpKind::kCombine: return combine(call);
-    case OpKind::kMoeOutput: return moe_output(call);
-    case OpKind::kLayerOutput: return layer_output(call);
-    case OpKind::kMtpConcat: return linear(call);
-    case OpKind::kHead: return head(call);
-  }
-  model::throw_check_error(__FILE__, __LINE__, "unknown op kind");
+  model::TensorView result;
+  run_op_into(result, call);
+  return result;
 }
 
 }  // namespace reference

@@ -11,6 +11,7 @@
 #include "model/tensor_view.hpp"
 #include "model/weight_source.hpp"
 #include "reference/latent_cache.hpp"
+#include "reference/reused.hpp"
 #include "reference/rope.hpp"
 #include "reference/rules.hpp"
 #include "reference/weight_matrix.hpp"
@@ -25,7 +26,7 @@ struct OpCall {
   // In the order of op.inputs. An empty view (no bytes) stands for the cache before the first step, and for the grouped input
   // of a combine, whose parts are in expert_outputs.
   std::vector<model::TensorView> inputs = {};
-  std::vector<model::TensorView> expert_outputs = {};  // [num experts], empty views where no token chose the expert
+  std::span<const model::TensorView> expert_outputs = {};  // [num experts], empty views where no token chose the expert
   // Where the rows of the latent cache are when they are not a tensor among `inputs` (whose place then holds an empty view): of
   // each sequence of the workload its number in the cache. cache_latent adds the new rows there and returns an empty view.
   LatentCache* cache = nullptr;
@@ -56,9 +57,11 @@ class MatrixOf {
 };
 
 // The gain or bias op.weights[0] of a call: the one at hand, or fetched; empty if the op has no weight.
-std::vector<float> weight_vector(const OpCall& call);
+Reused<float> weight_vector(const OpCall& call);
 
-// Runs one op by its kind. Throws CheckError when inputs do not fit, InputError when a weight is missing.
+// Runs one op by its kind; `result`, which is no input of it, becomes what it computes, and its old shape's memory serves again.
+// Throws CheckError when inputs do not fit, InputError when a weight is missing.
+void run_op_into(model::TensorView& result, const OpCall& call);
 model::TensorView run_op(const OpCall& call);
 
 }  // namespace reference

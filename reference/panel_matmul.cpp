@@ -92,7 +92,7 @@ void multiply_in_chunks(const Product& product) {
 }
 
 // Few rows of x and stored weights: one panel after another, which is as many streams from memory as the hardware follows.
-void multiply_stored(const Product& product, const WeightMatrix& weight) {
+void multiply_stored(const Product& product, const WeightMatrix& weight, int64_t first_weight_row) {
   const BlockedRows& x = product.x;
   parallel_for((product.out_dim + kPanelRows - 1) / kPanelRows, product.num_threads, [&](int64_t p) {
     const int64_t first = p * kPanelRows;
@@ -105,7 +105,7 @@ void multiply_stored(const Product& product, const WeightMatrix& weight) {
                                     .x_scales = x.scales(0),
                                     .scales_first = product.scales_first(),
                                     .totals = totals.data()};
-      weight.add_products(first, products);
+      weight.add_products(first_weight_row + first, products);
       b = weight.in_dim() / kBlockLen;
     } else {
       totals.fill(0);
@@ -123,7 +123,11 @@ BlockedRows::BlockedRows(int64_t num_rows, int64_t len)
     : num_rows_(num_rows),
       len_(len),
       num_blocks_((len + kBlockLen - 1) / kBlockLen),
-      values_(static_cast<size_t>(num_blocks_ * num_rows * kBlockLen)) {}
+      values_(static_cast<size_t>(num_blocks_ * num_rows * kBlockLen)) {
+  if (len % kBlockLen != 0) {
+    std::fill(values_.end() - num_rows * kBlockLen, values_.end(), 0.0f);
+  }
+}
 
 int64_t BlockedRows::block_len(int64_t b) const {
   return std::min<int64_t>(kBlockLen, len_ - b * kBlockLen);
@@ -175,16 +179,32 @@ void panel_matmul(const BlockedRows& x,
                   ScaleAssociation association,
                   int num_threads,
                   std::span<float> y) {
-  CHECK_EQ(x.len(), weight.in_dim());
   CHECK_EQ(static_cast<int64_t>(y.size()), x.num_rows() * weight.out_dim());
-  const auto read = [&](const PanelPlace& place, const PanelPlace& next, Panel& panel) {
+  panel_matmul(
+      x, weight, {.first = 0, .count = weight.out_dim()}, form, association, num_threads, y.data(), weight.out_dim());
+}
+
+void panel_matmul(const BlockedRows& x,
+                  const WeightMatrix& weight,
+                  WeightRows rows,
+                  WeightForm form,
+                  ScaleAssociation association,
+                  int num_threads,
+                  float* y,
+                  int64_t y_stride) {
+  CHECK_EQ(x.len(), weight.in_dim());
+  CHECK(rows.first % kPanelRows == 0 || form != WeightForm::kCodes);
+  const auto read = [&](PanelPlace place, PanelPlace next, Panel& panel) {
+    place.first_row += rows.first;
+    next.first_row += rows.first;
     panel.has_exact_products = weight.read_panel(form, place, next, panel.values.data());
     panel.scale = weight.scale(place.first_row, place.block);  // a panel never crosses a block of scales
   };
   const ReadPanel read_panel = std::cref(read);
-  const Product product{x, weight.out_dim(), read_panel, association, num_threads, y.data(), weight.out_dim()};
+  const int threads = threads_for(x.num_rows() * x.len() * rows.count, num_threads);
+  const Product product{x, rows.count, read_panel, association, threads, y, y_stride};
   if (x.num_rows() <= simd::kFewTokens && weight.stores(form)) {
-    multiply_stored(product, weight);
+    multiply_stored(product, weight, rows.first);
   } else {
     multiply_in_chunks(product);
   }

@@ -71,4 +71,19 @@ void panel_matmul(const BlockedRows& x,
                   int num_threads,
                   std::span<float> y);
 
+// Some rows of a weight. Where codes are read, the first is a multiple of 8: a panel then lies in one block of scales.
+struct WeightRows {
+  int64_t first = 0;
+  int64_t count = 0;
+};
+// The same for these rows alone: y[m * y_stride + n] = x[m] . w[first + n].
+void panel_matmul(const BlockedRows& x,
+                  const WeightMatrix& weight,
+                  WeightRows rows,
+                  WeightForm form,
+                  ScaleAssociation association,
+                  int num_threads,
+                  float* y,
+                  int64_t y_stride);
+
 }  // namespace reference

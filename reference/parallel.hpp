@@ -13,6 +13,13 @@ namespace reference {
 // The first exception is rethrown when all threads are done.
 void share_ranges(int64_t count, int num_threads, const std::function<void(int64_t, int64_t)>& body);
 
+// How many threads a loop of so many multiply-adds is worth. Handing a loop to a thread that sleeps costs about as much as a quarter of
+// a million of them (10 us): the products of a small model's single token are less.
+inline int threads_for(int64_t num_macs, int num_threads) {
+  constexpr int64_t kMacsWorthAThread = 1 << 18;
+  return static_cast<int>(std::clamp<int64_t>(num_macs / kMacsWorthAThread, 1, num_threads));
+}
+
 // Calls body(i) for i in [0, count). body must not write what another iteration reads or writes.
 template <typename Body>
 void parallel_for(int64_t count, int num_threads, const Body& body) {

@@ -5,6 +5,9 @@
 namespace reference {
 
 int64_t partial_sums_of(const Rules& rules, const model::Op& op, const WeightMatrix& weight) {
+  if (rules.partial_sums == 1) {
+    return 1;
+  }
   const bool is_shared = op.kind == model::OpKind::kLinear &&
                          (op.id.ends_with(".o_proj") || op.id.ends_with(".ffn") || op.id.ends_with(".moe.shared"));
   const int64_t parts = rules.partial_sums;

@@ -35,11 +35,11 @@ float stream_unit(const Rules& rules, const model::ModelConfig& config) {
 }
 
 float output_unit(const Rules& rules, const model::ModelConfig& config, const model::Op& op) {
-  return writes_stream(op) ? stream_unit(rules, config) : 1.0f;
+  return is_scaled(rules) && writes_stream(op) ? stream_unit(rules, config) : 1.0f;
 }
 
 double norm_eps(const Rules& rules, const model::ModelConfig& config, const model::Op& norm) {
-  const double unit = reads_stream(norm) ? stream_unit(rules, config) : 1.0;
+  const double unit = is_scaled(rules) && reads_stream(norm) ? stream_unit(rules, config) : 1.0;
   return config.rms_norm_eps * (unit * unit);
 }
 

@@ -3,6 +3,9 @@
 #pragma once
 
 #include <cstddef>
+#include <new>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 namespace reference {
@@ -20,6 +23,16 @@ struct ReusingAllocator {
   template <typename Other>
   ReusingAllocator(const ReusingAllocator<Other>&) {}  // NOLINT(google-explicit-constructor): containers convert
 
+  // Elements that are given no value get none: what is computed next is written over them.
+  template <typename Element>
+  void construct(Element* place) noexcept(std::is_nothrow_default_constructible_v<Element>) {
+    ::new (static_cast<void*>(place)) Element;
+  }
+  template <typename Element, typename... Arguments>
+  void construct(Element* place, Arguments&&... arguments) {
+    ::new (static_cast<void*>(place)) Element(std::forward<Arguments>(arguments)...);
+  }
+
   [[nodiscard]] T* allocate(size_t count) { return static_cast<T*>(take_memory(count * sizeof(T))); }
   void deallocate(T* memory, size_t count) noexcept { give_memory(memory, count * sizeof(T)); }
 
@@ -29,6 +42,7 @@ struct ReusingAllocator {
   }
 };
 
+// Reused<float>(n) has n elements of no particular value; Reused<float>(n, 0.0f) has zeros.
 template <typename T>
 using Reused = std::vector<T, ReusingAllocator<T>>;
 

@@ -62,18 +62,29 @@ std::vector<float> inverse_frequencies(const model::ModelConfig& config, Frequen
   return frequencies;
 }
 
-std::vector<Rotation> rotations(const model::ModelConfig& config,
-                                const std::vector<float>& frequencies,
-                                int64_t position) {
+namespace {
+
+void rotate(const model::ModelConfig& config,
+            std::span<const float> frequencies,
+            int64_t position,
+            std::span<Rotation> result) {
   const double scale =
       config.yarn ? magnitude(*config.yarn, config.yarn->mscale) / magnitude(*config.yarn, config.yarn->mscale_all_dim)
                   : 1.0;
   const auto scale_f32 = static_cast<float>(scale);
-  std::vector<Rotation> result;
-  for (const float frequency : frequencies) {
-    const float angle = static_cast<float>(position) * frequency;
-    result.push_back({.cos = cos_f32(angle) * scale_f32, .sin = sin_f32(angle) * scale_f32});
+  for (size_t i = 0; i < frequencies.size(); ++i) {
+    const float angle = static_cast<float>(position) * frequencies[i];
+    result[i] = {.cos = cos_f32(angle) * scale_f32, .sin = sin_f32(angle) * scale_f32};
   }
+}
+
+}  // namespace
+
+std::vector<Rotation> rotations(const model::ModelConfig& config,
+                                const std::vector<float>& frequencies,
+                                int64_t position) {
+  std::vector<Rotation> result(frequencies.size());
+  rotate(config, frequencies, position, result);
   return result;
 }
 
@@ -81,11 +92,18 @@ RotationTable::RotationTable(const model::ModelConfig& config, FrequencyOrder or
     : config_(config), frequencies_(inverse_frequencies(config, order)) {}
 
 std::span<const Rotation> RotationTable::at(int64_t position) {
-  auto found = by_position_.find(position);
-  if (found == by_position_.end()) {
-    found = by_position_.emplace(position, rotations(config_, frequencies_, position)).first;
+  CHECK(position >= 0);
+  Page& page = pages_[position / kPagePositions];
+  const auto place = static_cast<size_t>(position % kPagePositions);
+  if (page.rotations.empty()) {
+    page.rotations.resize(static_cast<size_t>(kPagePositions) * frequencies_.size());
   }
-  return found->second;
+  const auto row = std::span(page.rotations).subspan(place * frequencies_.size(), frequencies_.size());
+  if (!page.is_known[place]) {
+    rotate(config_, frequencies_, position, row);
+    page.is_known[place] = true;
+  }
+  return row;
 }
 
 double softmax_scale(const model::ModelConfig& config) {

@@ -1,6 +1,7 @@
 // RoPE with YaRN: inverse frequencies, angles, softmax scale.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <span>
@@ -27,7 +28,7 @@ std::vector<Rotation> rotations(const model::ModelConfig& config,
                                 const std::vector<float>& frequencies,
                                 int64_t position);
 
-// rotations() of every position asked for, kept. Not for two threads at once.
+// rotations() of every position asked for, kept in pages of 64, so that few steps ask for memory. Not for two threads at once.
 class RotationTable {
  public:
   RotationTable(const model::ModelConfig& config, FrequencyOrder order);
@@ -35,9 +36,15 @@ class RotationTable {
   [[nodiscard]] std::span<const Rotation> at(int64_t position);
 
  private:
+  static constexpr int64_t kPagePositions = 64;
+  struct Page {
+    std::array<bool, kPagePositions> is_known = {};
+    std::vector<Rotation> rotations = {};  // [64, qk_rope_head_dim / 2]
+  };
+
   model::ModelConfig config_;
   std::vector<float> frequencies_;
-  std::map<int64_t, std::vector<Rotation>> by_position_;
+  std::map<int64_t, Page> pages_;  // by position / 64
 };
 
 // qk_head_dim^-0.5 * m(mscale_all_dim)^2.

@@ -84,9 +84,11 @@ Rules with_recipe(Rules rules, std::shared_ptr<const tensor_core::Recipe> recipe
 }
 
 QuantizeRule Rules::quantize_of(const model::Op& linear) const {
-  const bool plain = linear.expert >= 0 || linear.id.ends_with(".attn.q_a") || linear.id.ends_with(".attn.kv_a");
+  const auto is_plain = [&linear] {
+    return linear.expert >= 0 || linear.id.ends_with(".attn.q_a") || linear.id.ends_with(".attn.kv_a");
+  };
   QuantizeRule rule = quantize;
-  if (ue8m0_reach == Ue8m0Reach::kPlainLinears && !plain) {
+  if (ue8m0_reach == Ue8m0Reach::kPlainLinears && !is_plain()) {
     rule.format = model::ScaleFormat::kFp32;
   }
   return rule;

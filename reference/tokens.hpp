@@ -3,10 +3,10 @@
 
 #include <cstdint>
 #include <span>
-#include <vector>
 
 #include "model/op_list.hpp"
 #include "model/tensor_view.hpp"
+#include "reference/reused.hpp"
 
 namespace reference {
 
@@ -17,10 +17,10 @@ struct TokenPlace {
 };
 
 // [num_tokens]
-std::vector<TokenPlace> token_places(const model::Workload& workload);
+Reused<TokenPlace> token_places(const model::Workload& workload);
 
 // Tokens that chose `expert`, ascending. topk_ids [tokens, k] I32.
-std::vector<int64_t> tokens_of_expert(const model::TensorView& topk_ids, int64_t expert);
+Reused<int64_t> tokens_of_expert(const model::TensorView& topk_ids, int64_t expert);
 
 // One choice of a token: which expert, from which slot of topk_ids, and which of the expert's gathered rows is the token's.
 struct Choice {
@@ -35,6 +35,6 @@ inline int64_t rank_of_expert(int64_t expert, int64_t num_experts, int64_t num_r
 }
 
 // The choices of every token, in slot order or in ascending expert id. [tokens][k]
-std::vector<std::vector<Choice>> choices_of_tokens(const model::TensorView& topk_ids, bool ascending_id);
+Reused<Reused<Choice>> choices_of_tokens(const model::TensorView& topk_ids, bool ascending_id);
 
 }  // namespace reference

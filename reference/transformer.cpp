@@ -1,16 +1,19 @@
 #include "reference/transformer.hpp"
 
 #include <algorithm>
-#include <iterator>
 #include <span>
 #include <utility>
+
+#include "reference/ops/attention.hpp"
+#include "reference/values.hpp"
 
 namespace reference {
 namespace {
 
 // The numbers in the cache of the sequences of a step.
-std::vector<int64_t> numbered_sequences(const StepInput& input) {
-  std::vector<int64_t> numbers = input.cache_sequences;
+Reused<int64_t> numbered_sequences(const StepInput& input) {
+  Reused<int64_t> numbers(input.cache_sequences.begin(), input.cache_sequences.end());
+  numbers.reserve(input.workload.sequences.size());
   for (size_t s = 0; input.cache_sequences.empty() && s < input.workload.sequences.size(); ++s) {
     numbers.push_back(static_cast<int64_t>(s));
   }
@@ -32,141 +35,150 @@ void replace_rows(LatentCache& cache,
   }
 }
 
-// The tensors of one step by slot; those of grouped ops by expert.
-struct Values {
-  explicit Values(size_t num_slots) : whole(num_slots), parts(num_slots) {}
-
-  void drop(std::span<const int> slots) {
-    for (const int slot : slots) {
-      whole[static_cast<size_t>(slot)] = {};
-      parts[static_cast<size_t>(slot)].clear();
-    }
-  }
-
-  std::vector<model::TensorView> whole;
-  std::vector<std::vector<model::TensorView>> parts;
-};
-
 }  // namespace
 
 // One step under way.
 class Transformer::Step {
  public:
-  Step(const Transformer& transformer,
-       const Plan& plan,
-       RotationTable& rotations,
-       const StepInput& input,
-       LatentCache& cache,
-       model::Probe& probe)
+  Step(const Transformer& transformer, Plan& plan, const StepInput& input, LatentCache& cache, model::Probe& probe)
       : transformer_(transformer),
         plan_(plan),
-        rotations_(rotations),
         input_(input),
         cache_(cache),
         probe_(probe),
-        cache_sequences_(numbered_sequences(input)),
-        values_(plan.num_slots()) {
-    if (const auto k = input.workload.only_mtp_layer; k) {
+        cache_sequences_(numbered_sequences(input)) {
+    const auto& [sequences, form, num_mtp_layers, only_mtp_layer] = input.workload;
+    if (only_mtp_layer) {
       CHECK_EQ(input.mtp_state.num_rows(), input.workload.num_tokens());
-      set(model::mtp_state_id(*k), input.mtp_state);
-      set_tokens("mtp." + std::to_string(*k) + ".tokens", input.mtp_tokens.at(static_cast<size_t>(*k)));
+      plan.mtp_state().whole = input.mtp_state;
+      set_tokens(plan.mtp_tokens(*only_mtp_layer), input.mtp_tokens.at(static_cast<size_t>(*only_mtp_layer)));
       return;
     }
-    set_tokens("tokens", input.tokens);
-    for (int64_t k = 0; k < input.workload.num_mtp_layers; ++k) {
-      set_tokens("mtp." + std::to_string(k) + ".tokens", input.mtp_tokens.at(static_cast<size_t>(k)));
+    set_tokens(plan.tokens(), input.tokens);
+    for (int64_t k = 0; k < num_mtp_layers; ++k) {
+      set_tokens(plan.mtp_tokens(k), input.mtp_tokens.at(static_cast<size_t>(k)));
+    }
+  }
+
+  Step(const Step&) = delete;
+  Step& operator=(const Step&) = delete;
+  // What nobody read, or would have after the last op, goes too.
+  ~Step() {
+    for (const PlannedOp& planned : plan_.ops()) {
+      std::ranges::for_each(planned.inputs, [this](int slot) { drop(slot); });
+      drop(planned.output);
     }
   }
 
   void run() {
-    for (const PlannedOp& planned : plan_.ops()) {
+    for (PlannedOp& planned : plan_.ops()) {
       const model::Op& op = planned.op;
-      if ((!op.optional || probe_.wants(op)) && (op.kind != model::OpKind::kHead || input_.with_logits)) {
+      if (is_due(planned)) {
         op.num_parts == 1 ? run_whole(planned) : run_parts(planned);
       }
       if (op.id == input_.last_op) {
         return;
       }
-      values_.drop(planned.last_reads);
+      std::ranges::for_each(planned.last_reads, [this](int slot) { drop(slot); });
     }
   }
 
  private:
-  void set(const std::string& id, model::TensorView value) {
-    values_.whole[static_cast<size_t>(plan_.slot(id))] = std::move(value);
+  void drop(int slot) {
+    if (slot != kCacheSlot) {
+      clear(plan_.value(slot).whole);
+      std::ranges::for_each(plan_.value(slot).parts, clear);
+    }
   }
-  void set_tokens(const std::string& id, const std::vector<int32_t>& tokens) {
-    set(id, model::make_tensor(model::DType::kI32, {input_.workload.num_tokens()}, tokens));
+
+  [[nodiscard]] bool is_due(const PlannedOp& planned) const {
+    const model::Op& op = planned.op;
+    const bool can_be_left_out = op.optional || (is_plain() && planned.matrix && is_kv_b(op) &&
+                                                 expands_by_head(transformer_.rules_, transformer_.config()));
+    return (!can_be_left_out || probe_.wants(op)) && (op.kind != model::OpKind::kHead || input_.with_logits);
+  }
+
+  void set_tokens(Value& value, const std::vector<int32_t>& tokens) {
+    put(value.whole, model::DType::kI32, {input_.workload.num_tokens()}, Reused<int32_t>(tokens.begin(), tokens.end()));
   }
 
   // Whoever replaces run_op is given the cache as a tensor, and fetches weights through the call, where they may be others.
   [[nodiscard]] bool is_plain() const { return !transformer_.run_; }
-  [[nodiscard]] model::TensorView computed(const OpCall& call) const {
-    return is_plain() ? run_op(call) : transformer_.run_(call);
-  }
 
-  [[nodiscard]] OpCall call_of(const PlannedOp& planned) const {
+  // Runs the op on the inputs that `fill` sets in its call.
+  template <typename Fill>
+  void compute(PlannedOp& planned, model::TensorView& result, const Fill& fill) const {
     OpCall call{.rules = transformer_.rules_,
                 .workload = input_.workload,
                 .weights = transformer_.weights_,
                 .op = planned.op,
+                .inputs = std::move(planned.views),
                 .num_threads = transformer_.num_threads_};
+    call.inputs.resize(planned.op.inputs.size());
+    fill(call);
     if (is_plain()) {
       call.matrix = planned.matrix ? &*planned.matrix : nullptr;
       call.vector = planned.vector ? &*planned.vector : nullptr;
-      call.rotations = &rotations_;
+      call.rotations = &transformer_.rotations_;
+      run_op_into(result, call);
+    } else {
+      result = transformer_.run_(call);
     }
-    call.inputs.reserve(planned.op.inputs.size());
-    return call;
+    std::ranges::for_each(call.inputs, clear);
+    planned.views = std::move(call.inputs);
   }
 
-  void run_whole(const PlannedOp& planned) {
+  void run_whole(PlannedOp& planned) {
     const model::Op& op = planned.op;
-    OpCall call = call_of(planned);
-    for (const int slot : planned.inputs) {
-      if (slot != kCacheSlot) {
-        call.inputs.push_back(values_.whole[static_cast<size_t>(slot)]);
-        if (const auto& parts = values_.parts[static_cast<size_t>(slot)]; !parts.empty()) {
-          call.expert_outputs = parts;
-        }
-      } else if (is_plain() && op.kind != model::OpKind::kLinear) {
-        call.inputs.emplace_back();
+    model::TensorView cached;  // all rows of the layer, where somebody replaced run_op
+    model::TensorView& result = op.kind == model::OpKind::kCacheLatent ? cached : plan_.value(planned.output).whole;
+    compute(planned, result, [&](OpCall& call) {
+      if (is_plain() && op.kind != model::OpKind::kLinear) {
         call.cache = &cache_;
         call.cache_sequences = cache_sequences_;
-      } else {
-        call.inputs.push_back(cache_.gather(op.layer, cache_sequences_));
       }
-    }
-    auto value = computed(call);
+      for (size_t i = 0; i < planned.inputs.size(); ++i) {
+        const int slot = planned.inputs[i];
+        if (slot != kCacheSlot) {
+          Value& value = plan_.value(slot);
+          call.inputs[i] = value.whole;
+          if (!value.parts.empty()) {
+            call.expert_outputs = value.parts;
+          }
+        } else if (call.cache == nullptr) {
+          call.inputs[i] = cache_.gather(op.layer, cache_sequences_);
+        }
+      }
+    });
     if (op.kind != model::OpKind::kCacheLatent) {
-      probe_.see(op, value);
-      values_.whole[static_cast<size_t>(planned.output)] = std::move(value);
+      probe_.see(op, result);
     } else if (!is_plain()) {
-      replace_rows(cache_, op, input_.workload, cache_sequences_, value);
-      probe_.see(op, value);
+      replace_rows(cache_, op, input_.workload, cache_sequences_, result);
+      probe_.see(op, result);
     } else if (probe_.wants(op)) {
       probe_.see(op, cache_.gather(op.layer, cache_sequences_));
     }
   }
 
-  void run_parts(const PlannedOp& planned) {
-    auto& results = values_.parts[static_cast<size_t>(planned.output)];
-    results.resize(planned.parts.size());
+  void run_parts(PlannedOp& planned) {
+    auto& results = plan_.value(planned.output).parts;
     for (size_t expert = 0; expert < planned.parts.size(); ++expert) {
       const auto input = [&](int slot) -> const model::TensorView& {
-        const auto& parts = values_.parts[static_cast<size_t>(slot)];
-        return parts.empty() ? values_.whole[static_cast<size_t>(slot)] : parts[expert];
+        const Value& value = plan_.value(slot);
+        return value.parts.empty() ? value.whole : value.parts[expert];
       };
       const model::TensorView& last = input(planned.inputs.back());
       const bool gathers = last.dtype == model::DType::kI32;
       if (gathers ? is_chosen(last, static_cast<int32_t>(expert)) : !input(planned.inputs.front()).bytes.empty()) {
-        const PlannedOp& part = planned.parts[expert];
-        OpCall call = call_of(part);
-        for (const int slot : planned.inputs) {
-          call.inputs.push_back(input(slot));
-        }
-        results[expert] = computed(call);
+        PlannedOp& part = planned.parts[expert];
+        compute(part, results[expert], [&](OpCall& call) {
+          for (size_t i = 0; i < planned.inputs.size(); ++i) {
+            call.inputs[i] = input(planned.inputs[i]);
+          }
+        });
         probe_.see(part.op, results[expert]);
+      } else {
+        clear(results[expert]);
       }
     }
   }
@@ -176,13 +188,11 @@ class Transformer::Step {
   }
 
   const Transformer& transformer_;
-  const Plan& plan_;
-  RotationTable& rotations_;
+  Plan& plan_;
   const StepInput& input_;
   LatentCache& cache_;
   model::Probe& probe_;
-  std::vector<int64_t> cache_sequences_;
-  Values values_;
+  Reused<int64_t> cache_sequences_;
 };
 
 Transformer::Transformer(const model::WeightSource& weights, Rules rules, int num_threads, RunOp run)
@@ -193,20 +203,23 @@ Transformer::Transformer(const model::WeightSource& weights, Rules rules, int nu
       rotations_(weights.config(), rules.frequency) {
   const model::Workload one_token{.sequences = {{.num_cached = 0, .num_new = 1}},
                                   .num_mtp_layers = config().num_nextn_predict_layers};
-  std::ranges::copy_if(model::op_list(config(), one_token), std::back_inserter(heads_), [](const model::Op& op) {
-    return op.kind == model::OpKind::kHead;
-  });
+  for (model::Op& op : model::op_list(config(), one_token)) {
+    if (op.kind == model::OpKind::kHead) {
+      heads_.push_back({.op = std::move(op), .matrix = {}});
+    }
+  }
 }
 
 void Transformer::step(const StepInput& input, LatentCache& cache, model::Probe& probe) const {
   const std::scoped_lock lock(mutex_);
   auto plan = std::ranges::find_if(plans_, [&](const Plan& known) { return known.fits(input.workload); });
   if (plan == plans_.end()) {
-    plans_.emplace_back(weights_, input.workload, weights_.keeps_tensors());
+    const bool reads_bf16 = !run_ && !rules_.exact() && rules_.half == model::DType::kBF16;
+    plans_.emplace_back(weights_, input.workload, weights_.keeps_tensors(), reads_bf16 ? &half_weights_ : nullptr);
     plan = plans_.end() - 1;
   }
   plan->set_lengths(input.workload);
-  Step(*this, *plan, rotations_, input, cache, probe).run();
+  Step(*this, *plan, input, cache, probe).run();
 }
 
 model::TensorView Transformer::logits(const model::TensorView& state,
@@ -214,17 +227,22 @@ model::TensorView Transformer::logits(const model::TensorView& state,
                                       model::Probe* probe) const {
   const model::Workload workload{.sequences = {{.num_cached = 0, .num_new = state.num_rows()}},
                                  .only_mtp_layer = mtp_layer};
-  model::Op op = heads_.at(mtp_layer ? static_cast<size_t>(*mtp_layer) + 1 : 0);
-  op.shape[0] = state.num_rows();
+  const std::scoped_lock lock(mutex_);
+  Head& head = heads_.at(mtp_layer ? static_cast<size_t>(*mtp_layer) + 1 : 0);
+  if (!head.matrix && weights_.keeps_tensors()) {
+    head.matrix.emplace(weights_, head.op.weights.front());
+  }
+  head.op.shape[0] = state.num_rows();
   const OpCall call{.rules = rules_,
                     .workload = workload,
                     .weights = weights_,
-                    .op = op,
+                    .op = head.op,
                     .inputs = {state},
+                    .matrix = head.matrix && !run_ ? &*head.matrix : nullptr,
                     .num_threads = num_threads_};
   auto value = run_ ? run_(call) : run_op(call);
   if (probe != nullptr) {
-    probe->see(op, value);
+    probe->see(head.op, value);
   }
   return value;
 }

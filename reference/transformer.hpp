@@ -11,6 +11,7 @@
 #include "model/probe.hpp"
 #include "model/tensor_view.hpp"
 #include "model/weight_source.hpp"
+#include "reference/half_weights.hpp"
 #include "reference/op_call.hpp"
 #include "reference/plan.hpp"
 #include "reference/rope.hpp"
@@ -53,14 +54,19 @@ class Transformer {
 
  private:
   class Step;
+  struct Head {
+    model::Op op;
+    std::optional<WeightMatrix> matrix;  // found by the first who asks, if the weights stay
+  };
 
   const model::WeightSource& weights_;
   Rules rules_;
   int num_threads_;
   RunOp run_;
-  std::vector<model::Op> heads_;  // the logits of the main model, then of each MTP layer, as of one token
   // What one step leaves for the next; it changes no result. Steps of one Transformer wait for one another.
   mutable std::mutex mutex_;
+  mutable std::vector<Head> heads_;  // the logits of the main model, then of each MTP layer
+  mutable HalfWeights half_weights_;
   mutable std::vector<Plan> plans_;
   mutable RotationTable rotations_;
 };

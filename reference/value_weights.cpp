@@ -30,27 +30,30 @@ bool rounds_weights(ProbsRule rule) {
   return rule != ProbsRule::kFp32;
 }
 
+void round_weights(const Rules& rules, std::span<float> weights) {
+  const ProbsRule rule = rules.probs;
+  if (!rounds_weights(rule)) {
+    return;
+  }
+  if (rule == ProbsRule::kBf16BeforeValue || rule == ProbsRule::kBf16Stored) {  // every factor is 1
+    round_all_to_half(rules.half, weights);
+    return;
+  }
+  const auto factors = value_factors(rule, std::vector<double>(weights.begin(), weights.end()));
+  for (size_t key = 0; key < weights.size(); ++key) {
+    const auto factor = static_cast<float>(factors[key]);
+    weights[key] = round_to_half(rules.half, weights[key] / factor) * factor;
+  }
+}
+
 void round_weights(const Rules& rules,
                    std::span<const TokenPlace> places,
                    int64_t num_heads,
                    int64_t max_keys,
                    std::span<float> probs) {
-  const ProbsRule rule = rules.probs;
-  if (!rounds_weights(rule)) {
-    return;
-  }
   for (size_t row = 0; row < places.size() * static_cast<size_t>(num_heads); ++row) {
     const auto visible = static_cast<size_t>(places[row / static_cast<size_t>(num_heads)].num_visible());
-    const auto weights = probs.subspan(row * static_cast<size_t>(max_keys), visible);
-    if (rule == ProbsRule::kBf16BeforeValue || rule == ProbsRule::kBf16Stored) {  // every factor is 1
-      round_all_to_half(rules.half, weights);
-      continue;
-    }
-    const auto factors = value_factors(rule, std::vector<double>(weights.begin(), weights.end()));
-    for (size_t key = 0; key < visible; ++key) {
-      const auto factor = static_cast<float>(factors[key]);
-      weights[key] = round_to_half(rules.half, weights[key] / factor) * factor;
-    }
+    round_weights(rules, probs.subspan(row * static_cast<size_t>(max_keys), visible));
   }
 }
 

@@ -19,6 +19,9 @@ std::vector<double> value_factors(ProbsRule rule, std::span<const double> probs)
 // True if the weight p / factor is rounded to 16 bits before it multiplies the value.
 bool rounds_weights(ProbsRule rule);
 
+// The weights of one token and head, FP32: [visible keys].
+void round_weights(const Rules& rules, std::span<float> weights);
+
 // The weights of a whole step, FP32: [tokens, heads, max keys] as probs is, unseen keys untouched.
 void round_weights(const Rules& rules,
                    std::span<const TokenPlace> places,

@@ -2,6 +2,11 @@
 #pragma once
 
 #include <algorithm>
+#include <concepts>
+#include <functional>
+#include <initializer_list>
+#include <memory>
+#include <numeric>
 #include <span>
 #include <type_traits>
 #include <utility>
@@ -9,6 +14,7 @@
 
 #include "model/tensor_view.hpp"
 #include "reference/half.hpp"
+#include "reference/reused.hpp"
 #include "reference/simd/kernels.hpp"
 
 namespace reference {
@@ -41,8 +47,8 @@ void load_codes(model::DType dtype, std::span<const std::byte> bytes, std::span<
 
 // All elements of a tensor.
 template <typename T>
-std::vector<T> load(const model::TensorView& tensor) {
-  std::vector<T> values(static_cast<size_t>(tensor.size()));
+Reused<T> load(const model::TensorView& tensor) {
+  Reused<T> values(static_cast<size_t>(tensor.size()));
   load_codes<T>(tensor.dtype, tensor.bytes, values);
   return values;
 }
@@ -63,8 +69,8 @@ inline void load_part(const model::TensorView& tensor, int64_t first, std::span<
 }
 
 // Codes of a 16-bit format, each value rounded once.
-inline std::vector<uint16_t> encode_half(model::DType half, std::span<const float> values) {
-  std::vector<uint16_t> codes(values.size());
+inline Reused<uint16_t> encode_half(model::DType half, std::span<const float> values) {
+  Reused<uint16_t> codes(values.size());
   if (half == model::DType::kF16) {
     std::ranges::transform(values, codes.begin(), encode_fp16);
     return codes;
@@ -74,17 +80,54 @@ inline std::vector<uint16_t> encode_half(model::DType half, std::span<const floa
   return codes;
 }
 
-// Stores results in the format of the rule, which is where the last rounding of an op happens. Exact mode (double) keeps FP64.
-template <typename T>
-model::TensorView store(model::Shape shape, std::vector<T> values, model::DType dtype) {
-  if constexpr (std::is_same_v<T, double>) {
-    return model::make_tensor(model::DType::kF64, std::move(shape), std::move(values));
-  } else {
-    if (dtype == model::DType::kF32) {
-      return model::make_tensor(dtype, std::move(shape), std::move(values));
-    }
-    return model::make_tensor(dtype, std::move(shape), encode_half(dtype, values));
+// The extents of a result: listed, or those of another tensor. Lives as long as the expression it is written in.
+class Extents {
+ public:
+  Extents(std::initializer_list<int64_t> listed) : all_(listed.begin(), listed.size()) {}
+  template <std::convertible_to<std::span<const int64_t>> List>
+  Extents(const List& list) : all_(list) {}  // NOLINT(google-explicit-constructor): a shape is such a list
+
+  [[nodiscard]] std::span<const int64_t> all() const { return all_; }
+  [[nodiscard]] int64_t num_elements() const {
+    return std::accumulate(all_.begin(), all_.end(), int64_t{1}, std::multiplies<>());
   }
+
+ private:
+  std::span<const int64_t> all_;
+};
+
+// Lets `y` be a tensor of these elements, which it takes over. The memory of its old shape serves for the new one, and what it shared
+// with others stays theirs.
+template <typename Elements>
+void put(model::TensorView& y, model::DType dtype, Extents extents, Elements elements) {
+  CHECK_EQ(static_cast<int64_t>(elements.size()), extents.num_elements());
+  CHECK_EQ(static_cast<int64_t>(sizeof(typename Elements::value_type)), model::dtype_bytes(dtype));
+  auto owner = std::allocate_shared<Elements>(ReusingAllocator<Elements>(), std::move(elements));
+  y.dtype = dtype;
+  y.shape.assign(extents.all().begin(), extents.all().end());
+  y.bytes = std::as_bytes(std::span(std::as_const(*owner)));
+  y.owner = std::move(owner);
+}
+
+// Stores results in the format of the rule, which is where the last rounding of an op happens. Exact mode (double) keeps FP64.
+template <typename Elements>
+void store(model::TensorView& y, Extents extents, Elements values, model::DType dtype) {
+  if constexpr (std::is_same_v<typename Elements::value_type, double>) {
+    put(y, model::DType::kF64, extents, std::move(values));
+  } else if (dtype == model::DType::kF32) {
+    put(y, dtype, extents, std::move(values));
+  } else {
+    put(y, dtype, extents, encode_half(dtype, values));
+  }
+}
+
+// The same as a tensor of its own.
+template <typename T, typename Elements>
+model::TensorView store(const model::Shape& shape, Elements values, model::DType dtype) {
+  static_assert(std::is_same_v<typename Elements::value_type, T>);
+  model::TensorView y;
+  store(y, shape, std::move(values), dtype);
+  return y;
 }
 
 // Runs `op` with T = float, or double in exact mode: op.template operator()<T>().

@@ -1,6 +1,7 @@
 #include "reference/weight_matrix.hpp"
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "reference/numerics/fp16.hpp"
@@ -9,10 +10,14 @@
 
 namespace reference {
 
-WeightMatrix::WeightMatrix(const model::WeightSource& source, const std::string& name) : weight_(source.weight(name)) {
+WeightMatrix::WeightMatrix(model::TensorView weight) : weight_(std::move(weight)) {
   CHECK_EQ(weight_.shape.size(), size_t{2});
   out_dim_ = weight_.shape[0];
   in_dim_ = weight_.shape[1];
+}
+
+WeightMatrix::WeightMatrix(const model::WeightSource& source, const std::string& name)
+    : WeightMatrix(source.weight(name)) {
   if (is_fp8()) {
     scale_ = source.weight(name + "_scale_inv");
     CHECK_EQ(scale_.shape.size(), size_t{2});

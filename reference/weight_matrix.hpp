@@ -37,6 +37,8 @@ struct PanelPlace {
 // Weight [out, in]; for FP8 also scale [ceil(out/128), ceil(in/128)], FP32 or E8M0. Real value = FP32(code * scale).
 class WeightMatrix {
  public:
+  // A weight without scales.
+  explicit WeightMatrix(model::TensorView weight);
   // Fetches the weight and, if it is FP8, the companion `<name>_scale_inv`.
   WeightMatrix(const model::WeightSource& source, const std::string& name);
 

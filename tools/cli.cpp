@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
 #include <sstream>
 #include <thread>
 
@@ -19,8 +20,8 @@
 namespace tools {
 namespace {
 
-// Every op allocates its result and frees it soon. What is freed stays with the process up to 64 MiB, in place of being given back to
-// the system, which would clear the same pages for the next op: an eighth of the time of a prefill.
+// A prompt's steps ask for more at a time than is kept for reuse (reference/reused.hpp). What is freed stays with the process up to 64
+// MiB, in place of being given back to the system, which would clear the same pages for the next op: an eighth of the time of a prefill.
 void keep_freed_memory() {
 #ifdef __GLIBC__
   mallopt(M_MMAP_THRESHOLD, 32 << 20);
@@ -59,6 +60,17 @@ void describe(CLI::App& app, const std::string& examples) {
   app.set_version_flag("--version", "dsv3 " DSV3_VERSION " (" DSV3_COMMIT ")");
   app.footer("\n" + examples);
   app.get_formatter()->column_width(34);
+}
+
+CLI::Option* add_seed(CLI::App& app, uint64_t& seed, const std::string& what) {
+  const auto is_seed = [](const std::string& text) -> std::string {
+    uint64_t number = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+    return error == std::errc() && end == text.data() + text.size()
+               ? ""
+               : fmt::format("{} is not a whole number from 0 to 2^64 - 1", text);
+  };
+  return app.add_option("--seed", seed, what)->check(CLI::Validator(is_seed, "", "seed"))->capture_default_str();
 }
 
 OpenedCheckpoint open_checkpoint(const std::string& argument) {

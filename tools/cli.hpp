@@ -2,6 +2,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <cstdint>
 #include <functional>
 #include <string>
 
@@ -14,5 +15,8 @@ int run_main(CLI::App& app, int argc, char** argv, const std::function<int()>& j
 
 // Adds --version, and "--help" with the examples under the options.
 void describe(CLI::App& app, const std::string& examples);
+
+// Adds "--seed". CLI11 lets a minus sign wrap around; here a seed is a whole number from 0 to 2^64 - 1.
+CLI::Option* add_seed(CLI::App& app, uint64_t& seed, const std::string& what);
 
 }  // namespace tools

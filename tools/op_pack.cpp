@@ -110,7 +110,7 @@ void add_op(CLI::App& command, OpFlags& flags) {
     sub->add_option(
         "--scale", request.mode.scale, "activation scales: fp32 or ue8m0 (default: fp32, or the checkpoint's)");
     sub->add_option("--variant", request.variant, "another published rule for this op (a wrong name lists them)");
-    sub->add_option("--seed", request.seed, "of the random inputs and weights")->capture_default_str();
+    add_seed(*sub, request.seed, "of the random inputs and weights");
     sub->add_option("--threads", request.num_threads, "threads; they never change a bit")->check(CLI::Range(1, 1024));
     sub->add_option("--out", flags.out, "op pack to write")->required();
     sub->callback([&flags, sub] { flags.request.kind = sub->get_name(); });

@@ -9,6 +9,7 @@
 #include "model/config.hpp"
 #include "model/op_record.hpp"
 #include "reference/generate/step_rows.hpp"
+#include "reference/ops/attention.hpp"
 
 namespace tools {
 
@@ -20,7 +21,8 @@ class OpTrace : public reference::StepProbe {
   explicit OpTrace(std::vector<int64_t> prompt_lens) : prompt_lens_(std::move(prompt_lens)) {}
 
   void enter_step(std::vector<reference::RowOrigin> rows) override;
-  [[nodiscard]] bool wants(const model::Op&) const override { return false; }
+  // kv_b is wanted, so that expanding keys has a row of its own.
+  [[nodiscard]] bool wants(const model::Op& op) const override { return reference::is_kv_b(op); }
   void see(const model::Op& op, const model::TensorView& value) override;
 
   // One record for each op of each kind of step (phase, tokens, sequences), in order of execution; parts of a grouped op are one.

@@ -88,7 +88,8 @@ std::vector<golden::ChoiceResult> ReferenceRecompute::judge_choice(const model::
                                                                    const model::Estimate& scores,
                                                                    const model::TensorView* kept_groups,
                                                                    const model::TensorView& chosen) const {
-  const auto bias = op.weights.empty() ? std::vector<float>() : reference::load<float>(weights_.weight(op.weights[0]));
+  const auto bias =
+      op.weights.empty() ? reference::Reused<float>() : reference::load<float>(weights_.weight(op.weights[0]));
   const auto& config = weights_.config();
   const auto num_experts = static_cast<size_t>(config.n_routed_experts);
   const auto row_of = [](const model::TensorView& ids, int64_t token) {

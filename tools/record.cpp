@@ -231,7 +231,7 @@ class CaseRunner {
 
   // How far a legal result may lie from the recorded one before its last rounding, given the op's own inputs.
   static model::TensorView bound_of(const reference::OpCall& call) {
-    const auto estimates = [](const std::vector<model::TensorView>& tensors) {
+    const auto estimates = [](std::span<const model::TensorView> tensors) {
       std::vector<model::Estimate> result;
       for (const auto& tensor : tensors) {
         result.push_back(tensor.bytes.empty() ? model::Estimate{} : reference::given(tensor));

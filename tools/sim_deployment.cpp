@@ -4,6 +4,7 @@
 
 #include "model/check.hpp"
 #include "simulator/op_tables.hpp"
+#include "tools/cli.hpp"
 
 namespace tools {
 
@@ -110,7 +111,7 @@ void add_workload(CLI::App& command, DeploymentFlags& flags) {
       .add_option(
           "--layer-correlation", flags.layer_correlation, "of a layer's hot experts with those of the layer before")
       ->capture_default_str();
-  command.add_option("--seed", flags.seed, "of all random numbers")->capture_default_str();
+  add_seed(command, flags.seed, "of all random numbers");
   command.add_option(
       "--shared-expert",
       request.shared_expert,

@@ -164,7 +164,7 @@ std::function<int()> add_skew(CLI::App& app) {
                  "slots beyond the experts, in all rows (default: 32 or a few more, for EPLB alone)");
   app.add_flag("--pad", options.is_padded, "leave slots empty where the experts do not divide over the ranks");
   app.add_option("--steps", options.num_steps, "decode steps to sample")->capture_default_str();
-  app.add_option("--seed", options.seed, "of all random numbers")->capture_default_str();
+  add_seed(app, options.seed, "of all random numbers");
   app.add_option(
          "--layer-correlation", options.layer_correlation, "of a layer's hot experts with those of the layer before")
       ->capture_default_str();
@@ -217,7 +217,7 @@ std::function<int()> add_alltoall(CLI::App& app) {
   app.add_option("--tokens,--batch", options.tokens, "tokens of a rank")->delimiter(',')->capture_default_str();
   app.add_option("--backend", flags->backends, kBackendHelp)->delimiter(',')->capture_default_str();
   app.add_option("--samples", options.num_samples, "of the unequal loads")->capture_default_str();
-  app.add_option("--seed", options.seed, "of all random numbers")->capture_default_str();
+  add_seed(app, options.seed, "of all random numbers");
   app.add_flag(
       "--matrix", flags->matrix, "instead, who sends how much to whom, token by token (first --ep, first --tokens)");
   app.add_option("--experts", flags->num_experts, "with --matrix: experts of a layer, without groups");

@@ -119,7 +119,7 @@ SoftmaxRow softmax_with_error(const SumModel& model, double flush, const std::ve
 
 // Probabilities as the value product sees them: divided by their factor, rounded, multiplied again (value_weights.hpp). Where the
 // factor is not 1 the two operations err by 2 u and stand for an exp whose argument a kernel rounds once: 2 functions more.
-model::Estimate probs_for_value(const EstimateCall& call, const std::vector<TokenPlace>& places) {
+model::Estimate probs_for_value(const EstimateCall& call, std::span<const TokenPlace> places) {
   model::Estimate probs = call.inputs[0];
   if (!rounds_weights(call.rules.probs) || call.rules.exact()) {
     return probs;

@@ -21,7 +21,7 @@ namespace {
 model::Estimate input_rows(const EstimateCall& call, int64_t in_dim) {
   const model::Estimate& x = call.inputs[0];
   const bool joins = call.op.kind == model::OpKind::kMtpConcat;
-  std::vector<int64_t> rows;
+  Reused<int64_t> rows;
   if (call.inputs.size() == 2 && !joins) {
     std::vector<int32_t> ids(call.inputs[1].value.begin(), call.inputs[1].value.end());
     rows = tokens_of_expert(model::make_tensor(model::DType::kI32, call.inputs[1].shape, ids), call.op.expert);

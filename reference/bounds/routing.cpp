@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <iterator>
 #include <limits>
 #include <set>
 
@@ -34,11 +35,18 @@ Keys biased_keys(const Rules& rules, const TokenScores& token) {
   return keys;
 }
 
+std::vector<int32_t> largest_keys(std::span<const double> keys, int64_t count) {
+  const auto ids = largest<double>(keys, count);
+  return {ids.begin(), ids.end()};
+}
+
 Keys group_keys(const model::ModelConfig& config, const Rules& rules, const Keys& experts) {
   const auto sums = [&](const std::vector<double>& biased) {
-    auto groups = group_scores<double>(config, biased);
-    std::transform(groups.begin(), groups.end(), groups.begin(), [&](double g) { return stored_key(rules, g); });
-    return groups;
+    std::vector<double> keys;
+    std::ranges::transform(group_scores<double>(config, biased), std::back_inserter(keys), [&](double group) {
+      return stored_key(rules, group);
+    });
+    return keys;
   };
   return {sums(experts.value), sums(experts.low), sums(experts.high)};
 }
@@ -141,8 +149,8 @@ ChoiceJudgement judge_groups(const model::ModelConfig& config,
                              const TokenScores& token,
                              std::span<const int32_t> chosen) {
   const Keys groups = group_keys(config, rules, biased_keys(rules, token));
-  auto judgement = compare_choice(
-      largest<double>(groups.value, config.topk_group), chosen, largest<double>(groups.value, config.n_group));
+  auto judgement =
+      compare_choice(largest_keys(groups.value, config.topk_group), chosen, largest_keys(groups.value, config.n_group));
   judgement.reason = malformed(chosen, groups.value.size());
   if (!judgement.reason.empty()) {
     judgement.verdict = ChoiceVerdict::kWrong;
@@ -170,7 +178,7 @@ ChoiceJudgement judge_experts(const model::ModelConfig& config,
   if (grouped) {
     std::vector<int32_t> kept(kept_groups.begin(), kept_groups.end());
     if (kept.empty()) {
-      kept = largest<double>(groups.value, config.topk_group);
+      kept = largest_keys(groups.value, config.topk_group);
     }
     const auto members = members_of(config, {kept.begin(), kept.end()});
     for (size_t e = 0; e < masked.size(); ++e) {
@@ -178,7 +186,7 @@ ChoiceJudgement judge_experts(const model::ModelConfig& config,
     }
   }
   auto judgement = compare_choice(
-      largest<double>(masked, config.num_experts_per_tok), chosen, largest<double>(masked, config.n_routed_experts));
+      largest_keys(masked, config.num_experts_per_tok), chosen, largest_keys(masked, config.n_routed_experts));
   judgement.reason = malformed(chosen, masked.size());
   if (!judgement.reason.empty()) {
     judgement.verdict = ChoiceVerdict::kWrong;

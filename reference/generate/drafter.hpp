@@ -19,7 +19,7 @@ struct DraftJob {
   std::span<const int32_t> tokens;  // all so far; the last one has not been fed
   int64_t count = 0;                // how many drafts
   // The draft for logits [vocab] of the MTP layer, given the drafts before it.
-  std::function<int32_t(const std::vector<int32_t>& drafts, const std::vector<double>& logits)> choose;
+  std::function<int32_t(const std::vector<int32_t>& drafts, std::span<const double> logits)> choose;
 };
 
 class Drafter {

@@ -10,7 +10,7 @@
 namespace reference {
 namespace {
 
-std::vector<double> logits_row(const model::TensorView& logits, int64_t row) {
+Reused<double> logits_row(const model::TensorView& logits, int64_t row) {
   return load<double>(model::slice_rows(logits, row, row + 1));
 }
 
@@ -212,7 +212,7 @@ void Generator::draft(const std::vector<Sequence*>& active, model::AttentionForm
       jobs.push_back({.sequence = sequence->index,
                       .tokens = sequence->tokens,
                       .count = count,
-                      .choose = [sequence](const std::vector<int32_t>& drafts, const std::vector<double>& logits) {
+                      .choose = [sequence](const std::vector<int32_t>& drafts, std::span<const double> logits) {
                         std::vector<int32_t> tokens = sequence->tokens;
                         tokens.insert(tokens.end(), drafts.begin(), drafts.end());
                         return sample(sequence->request->sampling,

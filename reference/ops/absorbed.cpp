@@ -1,6 +1,7 @@
 #include "reference/ops/absorbed.hpp"
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <type_traits>
 
@@ -103,7 +104,7 @@ void set_rows(BlockedRows& rows, const model::TensorView& tensor, int64_t first,
 
 }  // namespace
 
-model::TensorView query_latent(const OpCall& call) {
+void query_latent(const OpCall& call, model::TensorView& result) {
   const auto& c = call.config();
   const MatrixOf fetched(call);
   const WeightMatrix& kv_b = fetched.matrix();
@@ -112,12 +113,13 @@ model::TensorView query_latent(const OpCall& call) {
   if (call.flops != nullptr) {
     *call.flops += 2 * tokens * heads * c.qk_nope_head_dim * c.kv_lora_rank;
   }
-  const model::Shape shape{tokens, heads, c.kv_lora_rank};
+  const std::array<int64_t, 3> shape{tokens, heads, c.kv_lora_rank};
   if (call.rules.exact()) {
-    return store<double>(shape, exact_query_latent(call, kv_b), call.rules.half);
+    return store(result, shape, exact_query_latent(call, kv_b), call.rules.half);
   }
-  std::vector<float> y(static_cast<size_t>(model::num_elements(shape)));
-  parallel_for(heads, call.num_threads, [&](int64_t head) {
+  Reused<float> y(static_cast<size_t>(Extents(shape).num_elements()));
+  const int threads = threads_for(tokens * heads * c.qk_nope_head_dim * c.kv_lora_rank, call.num_threads);
+  parallel_for(heads, threads, [&](int64_t head) {
     thread_local std::vector<float> w_uk;  // [nope, kv_lora]; kept, so that a step allocates nothing for it
     const bool has_exact_products = read_w_uk(call, kv_b, head, w_uk);
     const int64_t first = head * c.qk_head_dim();
@@ -150,10 +152,10 @@ model::TensorView query_latent(const OpCall& call) {
     set_rows(q_nope, call.inputs[0], first, stride);
     panel_product(q_nope, c.kv_lora_rank, std::cref(read), call.rules.association, 1, out, heads * c.kv_lora_rank);
   });
-  return store<float>(shape, std::move(y), call.rules.half);
+  store(result, shape, std::move(y), call.rules.half);
 }
 
-model::TensorView output_latent(const OpCall& call) {
+void output_latent(const OpCall& call, model::TensorView& result) {
   const auto& c = call.config();
   const auto places = token_places(call.workload);
   const int64_t heads = c.num_attention_heads;
@@ -161,14 +163,15 @@ model::TensorView output_latent(const OpCall& call) {
   if (call.flops != nullptr) {
     *call.flops += 2 * call.workload.num_visible_pairs() * heads * c.kv_lora_rank;
   }
-  return with_arithmetic(call.rules.exact(), [&]<typename T>() {
+  with_arithmetic(call.rules.exact(), [&]<typename T>() {
     auto probs = load<T>(call.inputs[0]);
     const auto cache = latent_rows<T>(call);
     if constexpr (std::is_same_v<T, float>) {
       round_weights(call.rules, places, heads, max_keys, probs);
     }
-    std::vector<T> y(places.size() * static_cast<size_t>(heads * c.kv_lora_rank));
-    parallel_for(static_cast<int64_t>(places.size()) * heads, call.num_threads, [&](int64_t row) {
+    Reused<T> y(places.size() * static_cast<size_t>(heads * c.kv_lora_rank));
+    const int threads = threads_for(call.workload.num_visible_pairs() * heads * c.kv_lora_rank, call.num_threads);
+    parallel_for(static_cast<int64_t>(places.size()) * heads, threads, [&](int64_t row) {
       const TokenPlace& place = places[static_cast<size_t>(row / heads)];
       const std::span<const T> p(probs.data() + row * max_keys, static_cast<size_t>(place.num_visible()));
       weighted_rows<T>(
@@ -177,11 +180,11 @@ model::TensorView output_latent(const OpCall& call) {
           c.latent_dim(),
           std::span(y).subspan(static_cast<size_t>(row * c.kv_lora_rank), static_cast<size_t>(c.kv_lora_rank)));
     });
-    return store<T>({static_cast<int64_t>(places.size()), heads, c.kv_lora_rank}, std::move(y), call.rules.half);
+    store(result, {static_cast<int64_t>(places.size()), heads, c.kv_lora_rank}, std::move(y), call.rules.half);
   });
 }
 
-model::TensorView context_from_latent(const OpCall& call) {
+void context_from_latent(const OpCall& call, model::TensorView& result) {
   const auto& c = call.config();
   const MatrixOf fetched(call);
   const WeightMatrix& kv_b = fetched.matrix();
@@ -191,29 +194,25 @@ model::TensorView context_from_latent(const OpCall& call) {
   if (call.flops != nullptr) {
     *call.flops += 2 * tokens * heads * c.kv_lora_rank * c.v_head_dim;
   }
-  const model::Shape shape{tokens, heads * c.v_head_dim};
+  const std::array<int64_t, 2> shape{tokens, heads * c.v_head_dim};
   if (call.rules.exact()) {
-    return store<double>(shape, exact_context(call, kv_b), call.rules.half);
+    return store(result, shape, exact_context(call, kv_b), call.rules.half);
   }
-  std::vector<float> y(static_cast<size_t>(model::num_elements(shape)));
-  parallel_for(heads, call.num_threads, [&](int64_t head) {
-    const int64_t first_v = head * head_rows + c.qk_nope_head_dim;
-    const auto read = [&](PanelPlace place, PanelPlace next, Panel& panel) {
-      place.first_row += first_v;
-      next.first_row += first_v;
-      panel.has_exact_products = kv_b.read_panel(half_form(call.rules.half), place, next, panel.values.data());
-    };
+  Reused<float> y(static_cast<size_t>(Extents(shape).num_elements()));
+  const int threads = threads_for(tokens * heads * c.kv_lora_rank * c.v_head_dim, call.num_threads);
+  parallel_for(heads, threads, [&](int64_t head) {
     BlockedRows latent(tokens, c.kv_lora_rank);
     set_rows(latent, call.inputs[0], head * c.kv_lora_rank, heads * c.kv_lora_rank);
-    panel_product(latent,
-                  c.v_head_dim,
-                  std::cref(read),
-                  call.rules.association,
-                  1,
-                  y.data() + head * c.v_head_dim,
-                  heads * c.v_head_dim);
+    panel_matmul(latent,
+                 kv_b,
+                 {.first = head * head_rows + c.qk_nope_head_dim, .count = c.v_head_dim},
+                 half_form(call.rules.half),
+                 call.rules.association,
+                 1,
+                 y.data() + head * c.v_head_dim,
+                 heads * c.v_head_dim);
   });
-  return store<float>(shape, std::move(y), call.rules.half);
+  store(result, shape, std::move(y), call.rules.half);
 }
 
 }  // namespace reference

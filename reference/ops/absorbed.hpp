@@ -11,13 +11,13 @@ namespace reference {
 // Order: dot_in_order over nope (q_latent), keys (o_latent), kv_lora (context).
 
 // W_UK^T q_nope. inputs: q [tokens, heads * (nope + rope)]. Output [tokens, heads, kv_lora] bf16.
-model::TensorView query_latent(const OpCall& call);
+void query_latent(const OpCall& call, model::TensorView& result);
 
 // sum over visible keys of p * c; p rounded by rules.probs. inputs: probs [tokens, heads, max keys], cache.
 // Output [tokens, heads, kv_lora] bf16.
-model::TensorView output_latent(const OpCall& call);
+void output_latent(const OpCall& call, model::TensorView& result);
 
 // W_UV o_latent. inputs: o_latent [tokens, heads, kv_lora]. Output [tokens, heads * v] bf16.
-model::TensorView context_from_latent(const OpCall& call);
+void context_from_latent(const OpCall& call, model::TensorView& result);
 
 }  // namespace reference

@@ -9,18 +9,21 @@ namespace reference {
 
 namespace {
 
-// c as the cache holds it. [tokens, kv_lora]
-model::TensorView cached_form(const OpCall& call) {
+bool keeps_form(const Rules& rules) {
+  return rules.cache == CacheRule::kBf16 || rules.exact();
+}
+
+// c through the FP8 form of the cache. [tokens, kv_lora]
+model::TensorView fp8_form(const OpCall& call) {
   const model::TensorView& latent = call.inputs[0];
-  if (call.rules.cache == CacheRule::kBf16 || call.rules.exact()) {
-    return latent;
-  }
+  model::TensorView cached;
   auto values = load<float>(latent);
   const auto row_len = static_cast<size_t>(latent.row_len());
   for (size_t begin = 0; begin < values.size(); begin += row_len) {
     round_trip_fp8_cache(std::span(values).subspan(begin, row_len), call.rules.half);
   }
-  return store<float>(latent.shape, std::move(values), call.rules.half);
+  store(cached, latent.shape, std::move(values), call.rules.half);
+  return cached;
 }
 
 // The new rows behind those that each sequence has in the cache.
@@ -46,14 +49,15 @@ void append_in_place(const OpCall& call, const model::TensorView& latent) {
 
 }  // namespace
 
-model::TensorView cache_latent(const OpCall& call) {
-  const model::TensorView latent = cached_form(call);
+void cache_latent(const OpCall& call, model::TensorView& result) {
+  const model::TensorView rounded = keeps_form(call.rules) ? model::TensorView() : fp8_form(call);
+  const model::TensorView& latent = keeps_form(call.rules) ? call.inputs[0] : rounded;
   const model::TensorView& k_rope = call.inputs[1];
   const model::TensorView& before = call.inputs[2];
   CHECK(latent.dtype == k_rope.dtype);
   if (call.cache != nullptr) {
     append_in_place(call, latent);
-    return {};
+    return;
   }
   CHECK(before.bytes.empty() || before.dtype == latent.dtype);
   const auto element_bytes = model::dtype_bytes(latent.dtype);
@@ -79,7 +83,7 @@ model::TensorView cache_latent(const OpCall& call) {
     }
   }
   CHECK_EQ(token, static_cast<size_t>(latent.num_rows()));
-  return {latent.dtype, {call.workload.num_keys(), latent.row_len() + k_rope.row_len()}, *rows, rows};
+  result = {latent.dtype, {call.workload.num_keys(), latent.row_len() + k_rope.row_len()}, *rows, rows};
 }
 
 }  // namespace reference

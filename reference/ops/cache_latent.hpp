@@ -10,6 +10,6 @@ namespace reference {
 // inputs: kv_a_norm [tokens, kv_lora], k_rope [tokens, rope], the cache before the step (empty view if nothing is cached).
 // Output [keys, kv_lora + rope]: the rows of every sequence, old then new, sequences one after another. With call.cache the new
 // rows are appended there, what is there stays in place, and the output is an empty view.
-model::TensorView cache_latent(const OpCall& call);
+void cache_latent(const OpCall& call, model::TensorView& result);
 
 }  // namespace reference

@@ -8,11 +8,11 @@ namespace reference {
 
 // All rows, sequences one after another: [keys, kv_lora + rope]. The cache is the last input of the op, or call.cache.
 template <typename T>
-std::vector<T> latent_rows(const OpCall& call) {
+Reused<T> latent_rows(const OpCall& call) {
   if (call.cache == nullptr) {
     return load<T>(call.inputs.back());
   }
-  std::vector<T> rows(static_cast<size_t>(call.workload.num_keys() * call.config().latent_dim()));
+  Reused<T> rows(static_cast<size_t>(call.workload.num_keys() * call.config().latent_dim()));
   size_t first = 0;
   for (const int64_t sequence : call.cache_sequences) {
     for (const auto run : call.cache->runs(call.op.layer, sequence)) {

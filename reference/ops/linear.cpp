@@ -54,10 +54,10 @@ class InputRows {
 
   const OpCall& call_;
   int64_t in_dim_;
-  std::vector<int64_t> tokens_;
+  Reused<int64_t> tokens_;
 };
 
-model::TensorView published(const OpCall& call, const WeightMatrix& weight, const InputRows& rows) {
+void published(const OpCall& call, const WeightMatrix& weight, const InputRows& rows, model::TensorView& result) {
   const bool is_quantised = weight.is_fp8() && call.rules.gemm == Gemm::kFp8;
   BlockedRows x(rows.count(), weight.in_dim());
   Reused<float> row(static_cast<size_t>(weight.in_dim()));
@@ -72,7 +72,7 @@ model::TensorView published(const OpCall& call, const WeightMatrix& weight, cons
     if (const float unit = output_unit(call.rules, call.config(), call.op); unit != 1.0f) {
       std::ranges::for_each(y, [unit](float& value) { value *= unit; });
     }
-    return model::make_tensor(call.rules.half, {rows.count(), weight.out_dim()}, encode_half(call.rules.half, y));
+    put(result, call.rules.half, {rows.count(), weight.out_dim()}, encode_half(call.rules.half, y));
   };
   switch (call.rules.linear_sum) {
     case LinearSum::kTensorCore:
@@ -82,14 +82,14 @@ model::TensorView published(const OpCall& call, const WeightMatrix& weight, cons
   }
   Reused<float> y(static_cast<size_t>(rows.count() * weight.out_dim()));
   panel_matmul(x, weight, form, call.rules.association, call.num_threads, y);
-  return stored(y);
+  stored(y);
 }
 
 std::vector<double> exact(const OpCall& call, const WeightMatrix& weight, const InputRows& rows) {
   std::vector<double> x(static_cast<size_t>(rows.count() * weight.in_dim()));
-  std::vector<std::vector<double>> inputs;
+  std::vector<Reused<double>> inputs;
   for (const auto& input : call.inputs) {
-    inputs.push_back(input.dtype == model::DType::kI32 ? std::vector<double>() : load<double>(input));
+    inputs.push_back(input.dtype == model::DType::kI32 ? Reused<double>() : load<double>(input));
   }
   for (int64_t m = 0; m < rows.count(); ++m) {
     rows.visit(m, [&](const model::TensorView& tensor, int64_t first, int64_t column, int64_t len) {
@@ -104,42 +104,43 @@ std::vector<double> exact(const OpCall& call, const WeightMatrix& weight, const 
 }
 
 // What tensor-parallel ranks give together.
-model::TensorView sum_of_parts(const OpCall& call, int64_t part_len, int64_t num_parts) {
+void sum_of_parts(const OpCall& call, int64_t part_len, int64_t num_parts, model::TensorView& result) {
   const Rules rules = rules_of_part(call.rules);
   std::vector<float> total;
-  model::Shape shape;
+  model::TensorView of_part_result;
   for (int64_t part = 0; part < num_parts; ++part) {
     const ColumnPart weights(call.weights, part * part_len, (part + 1) * part_len);
     OpCall of_part{.rules = rules, .workload = call.workload, .weights = weights, .op = call.op};
     of_part.inputs = {model::slice_columns(call.inputs[0], part * part_len, (part + 1) * part_len)};
     of_part.num_threads = call.num_threads;
     of_part.flops = call.flops;
-    const auto y = load<float>(linear(of_part));
+    linear(of_part, of_part_result);
+    const auto y = load<float>(of_part_result);
     total.resize(y.size());
     for (size_t i = 0; i < y.size(); ++i) {
       total[i] = part == 0 ? y[i] : total[i] + y[i];
     }
-    shape = {call.inputs[0].num_rows(),
-             static_cast<int64_t>(y.size()) / std::max<int64_t>(1, call.inputs[0].num_rows())};
   }
-  return store<float>(shape, total, call.rules.half);
+  store(result, of_part_result.shape, std::move(total), call.rules.half);
 }
 
 }  // namespace
 
-model::TensorView linear(const OpCall& call) {
+void linear(const OpCall& call, model::TensorView& result) {
   const MatrixOf fetched(call);
   const WeightMatrix& weight = fetched.matrix();
   if (const auto parts = partial_sums_of(call.rules, call.op, weight); parts > 1) {
-    return sum_of_parts(call, weight.in_dim() / parts, parts);
+    return sum_of_parts(call, weight.in_dim() / parts, parts, result);
   }
   const InputRows rows(call, weight.in_dim());
   if (call.flops != nullptr) {
     *call.flops += 2 * rows.count() * weight.out_dim() * weight.in_dim();
   }
-  return call.rules.exact()
-             ? store<double>({rows.count(), weight.out_dim()}, exact(call, weight, rows), call.rules.half)
-             : published(call, weight, rows);
+  if (call.rules.exact()) {
+    store(result, {rows.count(), weight.out_dim()}, exact(call, weight, rows), call.rules.half);
+  } else {
+    published(call, weight, rows, result);
+  }
 }
 
 }  // namespace reference

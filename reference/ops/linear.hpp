@@ -15,6 +15,6 @@ namespace reference {
 // rules.partial_sums: partial_sums.hpp.
 // inputs: x [rows, >= in] (the first in columns); expert parts also topk_ids, through which rows are gathered; mtp_concat two
 // halves [rows, in / 2]. Output [rows, out] bf16 (exact: f64).
-model::TensorView linear(const OpCall& call);
+void linear(const OpCall& call, model::TensorView& result);
 
 }  // namespace reference

@@ -23,8 +23,8 @@ double half_step(const Rules&, double value) {
 
 }  // namespace
 
-model::TensorView swiglu(const OpCall& call) {
-  return with_arithmetic(call.rules.exact(), [&]<typename T>() {
+void swiglu(const OpCall& call, model::TensorView& result) {
+  with_arithmetic(call.rules.exact(), [&]<typename T>() {
     auto gate = load<T>(call.inputs[0]);
     const auto up = load<T>(call.inputs[1]);
     CHECK_EQ(gate.size(), up.size());
@@ -38,11 +38,11 @@ model::TensorView swiglu(const OpCall& call) {
       std::transform(gate.begin(), gate.end(), gate.begin(), silu_f64);
     }
     std::transform(gate.begin(), gate.end(), up.begin(), gate.begin(), std::multiplies<T>());
-    return store<T>(call.inputs[0].shape, std::move(gate), call.rules.half);
+    store(result, call.inputs[0].shape, std::move(gate), call.rules.half);
   });
 }
 
-model::TensorView combine(const OpCall& call) {
+void combine(const OpCall& call, model::TensorView& result) {
   const model::TensorView& topk_ids = call.inputs[0];
   const int64_t tokens = topk_ids.num_rows();
   const int64_t k = topk_ids.row_len();
@@ -51,14 +51,15 @@ model::TensorView combine(const OpCall& call) {
   const bool bf16_steps = rounds_each_step(rule);
   const bool in_parts = call.rules.expert_ranks > 1 && !call.rules.exact();
   const auto choices = choices_of_tokens(topk_ids, !sums_by_slot(rule));
-  return with_arithmetic(call.rules.exact(), [&]<typename T>() {
+  with_arithmetic(call.rules.exact(), [&]<typename T>() {
     const auto weights = load<T>(call.inputs[1]);
-    std::vector<std::vector<T>> outputs;
+    Reused<Reused<T>> outputs;
+    outputs.reserve(call.expert_outputs.size());
     for (const auto& output : call.expert_outputs) {
-      outputs.push_back(output.bytes.empty() ? std::vector<T>() : load<T>(output));
+      outputs.push_back(output.bytes.empty() ? Reused<T>() : load<T>(output));
     }
-    std::vector<T> sum(static_cast<size_t>(tokens) * hidden);
-    std::vector<T> of_rank(hidden);
+    Reused<T> sum(static_cast<size_t>(tokens) * hidden, T(0));
+    Reused<T> of_rank(hidden);
     for (size_t t = 0; t < choices.size(); ++t) {
       T* y = sum.data() + t * hidden;
       std::ranges::fill(of_rank, T(0));
@@ -93,12 +94,12 @@ model::TensorView combine(const OpCall& call) {
       }
     }
     const auto dtype = rule == CombineRule::kFp32 && !in_parts ? model::DType::kF32 : call.rules.half;
-    return store<T>({tokens, call.config().hidden_size}, std::move(sum), dtype);
+    store(result, {tokens, call.config().hidden_size}, std::move(sum), dtype);
   });
 }
 
-model::TensorView moe_output(const OpCall& call) {
-  return with_arithmetic(call.rules.exact(), [&]<typename T>() {
+void moe_output(const OpCall& call, model::TensorView& result) {
+  with_arithmetic(call.rules.exact(), [&]<typename T>() {
     auto sum = load<T>(call.inputs[0]);
     if (call.inputs.size() == 2) {
       const auto shared = load<T>(call.inputs[1]);
@@ -107,7 +108,7 @@ model::TensorView moe_output(const OpCall& call) {
         sum[i] += shared[i];
       }
     }
-    return store<T>(call.inputs[0].shape, std::move(sum), call.rules.half);
+    store(result, call.inputs[0].shape, std::move(sum), call.rules.half);
   });
 }
 

@@ -10,7 +10,7 @@ namespace reference {
 namespace {
 
 template <typename T>
-std::vector<T> added(std::vector<T> left, const std::vector<T>& right) {
+Reused<T> added(Reused<T> left, const Reused<T>& right) {
   CHECK_EQ(left.size(), right.size());
   std::transform(left.begin(), left.end(), right.begin(), left.begin(), std::plus<T>());
   return left;
@@ -19,7 +19,7 @@ std::vector<T> added(std::vector<T> left, const std::vector<T>& right) {
 }  // namespace
 
 template <typename T>
-std::vector<T> residual_sum(const Rules& rules, const model::TensorView& o_proj, const model::TensorView& layer_input) {
+Reused<T> residual_sum(const Rules& rules, const model::TensorView& o_proj, const model::TensorView& layer_input) {
   auto input = load<T>(layer_input);
   if constexpr (std::is_same_v<T, float>) {
     CHECK(!rules.exact());
@@ -28,19 +28,19 @@ std::vector<T> residual_sum(const Rules& rules, const model::TensorView& o_proj,
   return added(load<T>(o_proj), input);
 }
 
-template std::vector<float> residual_sum<float>(const Rules&, const model::TensorView&, const model::TensorView&);
-template std::vector<double> residual_sum<double>(const Rules&, const model::TensorView&, const model::TensorView&);
+template Reused<float> residual_sum<float>(const Rules&, const model::TensorView&, const model::TensorView&);
+template Reused<double> residual_sum<double>(const Rules&, const model::TensorView&, const model::TensorView&);
 
-model::TensorView residual_add(const OpCall& call) {
-  return with_arithmetic(call.rules.exact(), [&]<typename T>() {
-    return store<T>(call.inputs[0].shape, residual_sum<T>(call.rules, call.inputs[0], call.inputs[1]), call.rules.half);
+void residual_add(const OpCall& call, model::TensorView& result) {
+  with_arithmetic(call.rules.exact(), [&]<typename T>() {
+    store(result, call.inputs[0].shape, residual_sum<T>(call.rules, call.inputs[0], call.inputs[1]), call.rules.half);
   });
 }
 
-model::TensorView layer_output(const OpCall& call) {
+void layer_output(const OpCall& call, model::TensorView& result) {
   const auto dtype = call.rules.residual == ResidualRule::kFusedPair ? model::DType::kF32 : call.rules.half;
-  return with_arithmetic(call.rules.exact(), [&]<typename T>() {
-    return store<T>(call.inputs[0].shape, added(load<T>(call.inputs[0]), load<T>(call.inputs[1])), dtype);
+  with_arithmetic(call.rules.exact(), [&]<typename T>() {
+    store(result, call.inputs[0].shape, added(load<T>(call.inputs[0]), load<T>(call.inputs[1])), dtype);
   });
 }
 

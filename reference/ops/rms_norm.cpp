@@ -13,16 +13,18 @@ namespace {
 
 // What the norm reads: its one input, or the residual sum, rounded or not.
 template <typename T>
-std::vector<T> norm_input(const OpCall& call) {
+Reused<T> norm_input(const OpCall& call) {
   const bool after_attention = call.inputs.size() == 3;
   if (!after_attention) {
     return load<T>(call.inputs[0]);
   }
-  const auto sum = residual_sum<T>(call.rules, call.inputs[1], call.inputs[2]);
-  if (call.rules.residual == ResidualRule::kFusedPair || call.rules.exact()) {
-    return sum;
+  auto sum = residual_sum<T>(call.rules, call.inputs[1], call.inputs[2]);
+  if constexpr (std::is_same_v<T, float>) {
+    if (call.rules.residual != ResidualRule::kFusedPair) {
+      round_all_to_half(call.rules.half, sum);
+    }
   }
-  return load<T>(store<T>(call.inputs[1].shape, sum, call.rules.half));
+  return sum;
 }
 
 }  // namespace
@@ -32,7 +34,7 @@ void rms_norm_row(const Rules& rules, double eps, std::span<const T> x, std::spa
   CHECK(!x.empty());
   CHECK_EQ(x.size(), gain.size());
   CHECK_EQ(x.size(), y.size());
-  const std::vector<double> wide(x.begin(), x.end());
+  const Reused<double> wide(x.begin(), x.end());
   const double mean_square = sum_of_squares_in_order<double>(wide) / static_cast<double>(x.size());
   const T inverse_rms = static_cast<T>(1.0 / std::sqrt(mean_square + eps));
   for (size_t i = 0; i < x.size(); ++i) {
@@ -49,18 +51,18 @@ template void rms_norm_row<float>(
 template void rms_norm_row<double>(
     const Rules&, double, std::span<const double>, std::span<const float>, std::span<double>);
 
-model::TensorView rms_norm(const OpCall& call) {
+void rms_norm(const OpCall& call, model::TensorView& result) {
   auto gain = weight_vector(call);
   if (call.rules.half == model::DType::kF16) {
     round_all_to_half(call.rules.half, gain);
   }
   const double eps = norm_eps(call.rules, call.config(), call.op);
-  return with_arithmetic(call.rules.exact(), [&]<typename T>() {
+  with_arithmetic(call.rules.exact(), [&]<typename T>() {
     const auto x = norm_input<T>(call);
     const int64_t num_rows = call.inputs.back().num_rows();
     const auto row_len = x.size() / static_cast<size_t>(num_rows);
     const size_t hidden = gain.size();
-    std::vector<T> y(static_cast<size_t>(num_rows) * hidden);
+    Reused<T> y(static_cast<size_t>(num_rows) * hidden);
     for (size_t t = 0; t < static_cast<size_t>(num_rows); ++t) {
       rms_norm_row<T>(call.rules,
                       eps,
@@ -68,7 +70,7 @@ model::TensorView rms_norm(const OpCall& call) {
                       gain,
                       std::span<T>(y).subspan(t * hidden, hidden));
     }
-    return store<T>({num_rows, static_cast<int64_t>(hidden)}, std::move(y), call.rules.half);
+    store(result, {num_rows, static_cast<int64_t>(hidden)}, std::move(y), call.rules.half);
   });
 }
 

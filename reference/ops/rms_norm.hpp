@@ -13,7 +13,7 @@ namespace reference {
 // Order: sum_of_squares_in_order (numerics/reduce.hpp), in double.
 // inputs: x [tokens, >= hidden] (the first hidden columns), or after attention {stored sum, summand, layer input}: rules.residual
 // says which of them the norm reads. Output [tokens, hidden] bf16 (exact: f64). A zero row gives zeros.
-model::TensorView rms_norm(const OpCall& call);
+void rms_norm(const OpCall& call, model::TensorView& result);
 
 // One row, rounded as rules.norm says. Checks x.size() == gain.size() == y.size() > 0. Instantiated for float and double (which rounds nothing).
 template <typename T>

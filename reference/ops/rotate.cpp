@@ -25,17 +25,18 @@ std::pair<T, T> rotate_pair(const Rules& rules, T x0, T x1, T cos, T sin) {
 }
 
 // Rotates `num_vectors` vectors of each row; vector v starts at column first + v * stride.
-model::TensorView rotate(const OpCall& call, model::Shape shape, int64_t num_vectors, int64_t first, int64_t stride) {
+void rotate(
+    const OpCall& call, Extents shape, int64_t num_vectors, int64_t first, int64_t stride, model::TensorView& result) {
   const auto places = token_places(call.workload);
   std::optional<RotationTable> own;
   RotationTable& table = call.rotations != nullptr ? *call.rotations : own.emplace(call.config(), call.rules.frequency);
   const int64_t rope_dim = call.config().qk_rope_head_dim;
   const int64_t row_len = call.inputs[0].row_len();
   CHECK_EQ(call.inputs[0].num_rows(), static_cast<int64_t>(places.size()));
-  return with_arithmetic(call.rules.exact(), [&]<typename T>() {
+  with_arithmetic(call.rules.exact(), [&]<typename T>() {
     const auto x = load<T>(call.inputs[0]);
-    std::vector<T> y;
-    y.reserve(static_cast<size_t>(model::num_elements(shape)));
+    Reused<T> y;
+    y.reserve(static_cast<size_t>(shape.num_elements()));
     for (size_t t = 0; t < places.size(); ++t) {
       const auto turns = table.at(rope_position(call.config(), call.op, places[t].position));
       for (int64_t v = 0; v < num_vectors; ++v) {
@@ -49,7 +50,7 @@ model::TensorView rotate(const OpCall& call, model::Shape shape, int64_t num_vec
         }
       }
     }
-    return store<T>(shape, std::move(y), call.rules.half);
+    store(result, shape, std::move(y), call.rules.half);
   });
 }
 
@@ -60,18 +61,19 @@ int64_t rope_position(const model::ModelConfig& config, const model::Op& op, int
   return mtp_depth < 0 ? token_position : token_position + 1 + mtp_depth;
 }
 
-model::TensorView rotate_query(const OpCall& call) {
+void rotate_query(const OpCall& call, model::TensorView& result) {
   const auto& config = call.config();
-  return rotate(call,
-                {call.inputs[0].num_rows(), config.num_attention_heads, config.qk_rope_head_dim},
-                config.num_attention_heads,
-                config.qk_nope_head_dim,
-                config.qk_head_dim());
+  rotate(call,
+         {call.inputs[0].num_rows(), config.num_attention_heads, config.qk_rope_head_dim},
+         config.num_attention_heads,
+         config.qk_nope_head_dim,
+         config.qk_head_dim(),
+         result);
 }
 
-model::TensorView rotate_key(const OpCall& call) {
+void rotate_key(const OpCall& call, model::TensorView& result) {
   const auto& config = call.config();
-  return rotate(call, {call.inputs[0].num_rows(), config.qk_rope_head_dim}, 1, config.kv_lora_rank, 0);
+  rotate(call, {call.inputs[0].num_rows(), config.qk_rope_head_dim}, 1, config.kv_lora_rank, 0, result);
 }
 
 }  // namespace reference

@@ -64,7 +64,7 @@ class PieceCollector : public model::Probe {
       topk_ids_ = value;
     }
     const bool of_keys = op.kind == model::OpKind::kCacheLatent || op.id.ends_with(".kv_b");
-    std::vector<int64_t> tokens = op.expert >= 0 ? tokens_of_expert(topk_ids_, op.expert) : std::vector<int64_t>();
+    auto tokens = op.expert >= 0 ? tokens_of_expert(topk_ids_, op.expert) : Reused<int64_t>();
     int64_t token = 0;
     int64_t key_row = 0;
     for (size_t s = 0; s < names_.size(); ++s) {

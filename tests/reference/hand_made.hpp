@@ -96,13 +96,13 @@ struct HandMadeOp {
   }
 
   [[nodiscard]] model::TensorView run(std::vector<model::TensorView> inputs,
-                                      std::vector<model::TensorView> expert_outputs = {}) const {
+                                      const std::vector<model::TensorView>& expert_outputs = {}) const {
     return run_op({.rules = rules,
                    .workload = workload,
                    .weights = weights,
                    .op = op,
                    .inputs = std::move(inputs),
-                   .expert_outputs = std::move(expert_outputs)});
+                   .expert_outputs = expert_outputs});
   }
 };
 

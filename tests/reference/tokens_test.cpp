@@ -29,8 +29,8 @@ TEST(TokenPlaces, SequenceWithoutNewTokens_StillTakesRows) {
 
 TEST(TokensOfExpert, AnySlot_Counts) {
   const auto topk_ids = i32({4, 2}, {5, 1, 0, 2, 1, 3, 4, 0});
-  EXPECT_EQ(tokens_of_expert(topk_ids, 1), (std::vector<int64_t>{0, 2}));
-  EXPECT_EQ(tokens_of_expert(topk_ids, 0), (std::vector<int64_t>{1, 3}));
+  EXPECT_EQ(tokens_of_expert(topk_ids, 1), (Reused<int64_t>{0, 2}));
+  EXPECT_EQ(tokens_of_expert(topk_ids, 0), (Reused<int64_t>{1, 3}));
   EXPECT_TRUE(tokens_of_expert(topk_ids, 6).empty());
 }
 

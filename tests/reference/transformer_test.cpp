@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "model/check.hpp"
+#include "reference/ops/attention.hpp"
 #include "reference/tokens.hpp"
 #include "tests/reference/small_model.hpp"
 
@@ -43,6 +44,65 @@ class Watcher : public model::Probe {
  private:
   bool wants_optional_;
 };
+
+// The same weights as a source that keeps them: the executor then holds on to them, to kv_b dequantised too.
+class KeptWeights : public model::WeightSource {
+ public:
+  explicit KeptWeights(const HandMadeWeights& kept) : kept_(kept) {}
+  [[nodiscard]] const model::ModelConfig& config() const override { return kept_.config(); }
+  [[nodiscard]] model::TensorView weight(const std::string& name) const override { return kept_.weight(name); }
+  [[nodiscard]] bool keeps_tensors() const override { return true; }
+
+ private:
+  const HandMadeWeights& kept_;
+};
+
+// The bytes of every op of two steps but kv_b, which is left out where nobody wants it.
+class Bytes : public Watcher {
+ public:
+  using Watcher::Watcher;
+  void see(const model::Op& op, const model::TensorView& value) override {
+    num_kv_b += is_kv_b(op) ? 1 : 0;
+    if (!is_kv_b(op) && op.kind != model::OpKind::kCacheLatent && !op.optional) {
+      seen.emplace_back(op.id, std::vector<std::byte>(value.bytes.begin(), value.bytes.end()));
+    }
+  }
+  std::vector<std::pair<std::string, std::vector<std::byte>>> seen;
+  int64_t num_kv_b = 0;
+};
+
+Bytes bytes_of_two_steps(const model::WeightSource& source, const Rules& rules, model::AttentionForm form, bool wants) {
+  Bytes bytes(wants);
+  LatentCache cache;
+  const Transformer transformer(source, rules, 1);
+  for (const StepInput& input : two_steps(form, source.config().vocab_size)) {
+    transformer.step(input, cache, bytes);
+  }
+  return bytes;
+}
+
+// kv_b as an op of its own and fetched weights, against keys expanded head by head and weights that were kept.
+TEST(Transformer, WhatIsKeptAndWhatIsLeftOut_ChangesNoBit) {
+  auto config = small_config();
+  config.num_attention_heads = 4;  // rows of the third and fourth head lie in two blocks of scales
+  const auto made = random_weights(config, 5);
+  for (const Rules& rules : {kV32,
+                             v32_rules(Gemm::kFp8, model::ScaleFormat::kUe8m0),
+                             v32_rules(Gemm::kBf16, model::ScaleFormat::kFp32),
+                             v3_demo_rules(Gemm::kFp8, model::ScaleFormat::kFp32),
+                             hf_rules(),
+                             fp16_rules(Gemm::kFp8, model::ScaleFormat::kFp32),
+                             exact_rules()}) {
+    for (const auto form : {model::AttentionForm::kExpanded, model::AttentionForm::kAbsorbed}) {
+      const auto plain = bytes_of_two_steps(made, rules, form, true);
+      const auto kept = bytes_of_two_steps(KeptWeights(made), rules, form, false);
+      EXPECT_EQ(plain.seen, kept.seen);
+      const bool expands = form == model::AttentionForm::kExpanded;
+      EXPECT_EQ(plain.num_kv_b, expands ? 6 : 0);
+      EXPECT_EQ(kept.num_kv_b, expands && rules.exact() ? 6 : 0);
+    }
+  }
+}
 
 // The ops of the list, in its order; grouped ones as the parts that some token chose.
 TEST(Transformer, Probe_SeesTheListInOrder) {

@@ -51,6 +51,10 @@ class CliTest(unittest.TestCase):
             self.assertIn("Examples:", result.stdout)
             self.assertIn("Exit codes:", result.stdout)
 
+    def test_a_seed_is_no_negative_number(self):
+        for program in (("dsv3-golden", "op", "rms_norm"), ("dsv3-sim", "skew"), ("dsv3-sim", "estimate"), ("dsv3-infer",)):
+            self.refused(run(*program, "--seed", "-1"), "--seed", "-1")
+
     def test_a_prompt_in_words_is_recorded_as_its_ids_are(self):
         prompt = json.loads((MINI / "prompts.jsonl").read_text().splitlines()[2])
         words, ids = self.path("words"), self.path("ids")

@@ -15,7 +15,7 @@ PROMPTS = [json.loads(line) for line in (MINI / "prompts.jsonl").read_text().spl
 
 
 def infer(*arguments, checkpoint=CHECKPOINT):
-    return subprocess.run([BIN / "dsv3-infer", "--checkpoint", checkpoint, *map(str, arguments)],
+    return subprocess.run([BIN / "dsv3-infer", "--checkpoint", checkpoint, *(a if isinstance(a, bytes) else str(a) for a in arguments)],
                           capture_output=True, text=True, timeout=100)
 
 
@@ -83,7 +83,9 @@ class InferCliTest(unittest.TestCase):
 
     def test_drafts_chunks_pages_and_threads_change_no_token(self):
         base = ("--prompt-ids", comma(PROMPTS[4]["ids"]), "--max-new-tokens", 12)
-        for sampling in ((), ("--temperature", 0.9, "--top-p", 0.9, "--seed", 3)):
+        penalties = ("--temperature", 1.1, "--min-p", 0.02, "--repetition-penalty", 1.3, "--frequency-penalty", 0.4,
+                     "--presence-penalty", 0.2, "--seed", 6)
+        for sampling in ((), ("--temperature", 0.9, "--top-p", 0.9, "--seed", 3), penalties):
             expected = ids_of(*base, *sampling)
             for more in (("--mtp", 1), ("--mtp", 3), ("--chunk", 2), ("--page-size", 0), ("--threads", 2)):
                 self.assertEqual(ids_of(*base, *sampling, *more), expected, more)
@@ -199,6 +201,9 @@ class InferCliTest(unittest.TestCase):
         self.refused(infer("--prompt-ids", "0", "--temperature", "nan"), "finite")
         self.refused(infer("--prompt-ids", "0", "--top-p", "0"), "--top-p")
         self.refused(infer("--prompt-ids", "0", "--device", "abacus"), "--device")
+        for seed in ("-1", "1.5", str(2**64), ""):
+            self.refused(infer("--prompt-ids", "0", f"--seed={seed}"), "--seed")
+        self.refused(infer("--prompt-ids", "0", "--stop", b"\xf0\x9f"), "--stop", "UTF-8, byte 0")
         self.refused(infer("--prompt-ids", "0", "--trace-routing", "/nowhere/x.csv"), "/nowhere")
         self.refused(infer("--prompt", "a", checkpoint="synthetic:nano"), "tokenizer")
         self.refused(infer("--prompt-ids", "0", checkpoint="/nowhere"), "/nowhere")

@@ -83,14 +83,14 @@ std::vector<Fault> expert_faults() {
                               on_nano(),
                               [](const OpCall& call) {
                                 // Of two ranks, this one owns the lower half of the experts; the other's come out as its last.
-                                OpCall changed = call;
-                                const size_t half = changed.expert_outputs.size() / 2;
+                                std::vector<TensorView> outputs(call.expert_outputs.begin(), call.expert_outputs.end());
+                                const size_t half = outputs.size() / 2;
                                 TensorView last;
                                 for (size_t e = 0; e < half; ++e) {
-                                  last = changed.expert_outputs[e].bytes.empty() ? last : changed.expert_outputs[e];
+                                  last = outputs[e].bytes.empty() ? last : outputs[e];
                                 }
-                                for (size_t e = half; e < changed.expert_outputs.size(); ++e) {
-                                  auto& rows = changed.expert_outputs[e];
+                                for (size_t e = half; e < outputs.size(); ++e) {
+                                  auto& rows = outputs[e];
                                   if (!rows.bytes.empty() && !last.bytes.empty()) {
                                     const auto source = model::to_double(last);
                                     rows = edited(rows, [&](Values& values) {
@@ -100,6 +100,8 @@ std::vector<Fault> expert_faults() {
                                     });
                                   }
                                 }
+                                OpCall changed = call;
+                                changed.expert_outputs = outputs;
                                 return reference::run_op(changed);
                               }));
   faults.push_back(make_fault(

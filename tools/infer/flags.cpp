@@ -1,6 +1,6 @@
 #include "tools/infer/flags.hpp"
 
-#include <CLI/CLI.hpp>
+#include "tools/cli.hpp"
 
 namespace tools {
 namespace {
@@ -88,8 +88,7 @@ void add_sampling(CLI::App& app, InferFlags& flags) {
   app.add_option("--frequency-penalty", sampling.frequency_penalty, "likewise, for each time")
       ->check(CLI::Range(-1e6, 1e6))
       ->capture_default_str();
-  app.add_option("--seed", sampling.seed, "of the draws; request, position and seed decide each")
-      ->capture_default_str();
+  add_seed(app, sampling.seed, "of the draws; request, position and seed decide each");
   app.add_option("--stop", flags.stop, "end before this text (repeat for several)");
   app.add_option("--stop-ids", flags.stop_ids, "end after one of these token ids, comma separated");
   app.add_flag("--ignore-eos", flags.ignore_eos, "go on after the end-of-sequence token");

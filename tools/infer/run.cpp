@@ -173,7 +173,7 @@ void check_flags(const InferFlags& flags) {
   }
 }
 
-// As many prompt tokens as a step's results leave memory for: queries are held as codes and as floats, probabilities twice in FP32.
+// As many prompt tokens as a step's results leave memory for: queries are held as codes and as floats, probabilities in FP32.
 // No bit depends on it.
 int64_t tokens_with_room(const model::ModelConfig& config, const std::vector<reference::Request>& requests) {
   constexpr int64_t kRoomBytes = int64_t{64} << 20;
@@ -181,7 +181,7 @@ int64_t tokens_with_room(const model::ModelConfig& config, const std::vector<ref
   for (const auto& request : requests) {
     num_keys = std::max(num_keys, static_cast<int64_t>(request.prompt.size()));
   }
-  const int64_t token_bytes = config.num_attention_heads * (16 * config.qk_head_dim() + 8 * num_keys);
+  const int64_t token_bytes = config.num_attention_heads * (16 * config.qk_head_dim() + 4 * num_keys);
   return std::max<int64_t>(kRoomBytes / token_bytes, 16);
 }
 

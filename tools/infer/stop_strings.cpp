@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "model/check.hpp"
+#include "text/utf8.hpp"
 
 namespace tools {
 
@@ -11,6 +12,9 @@ StopStrings::StopStrings(std::vector<std::string> strings) : strings_(std::move(
   for (const std::string& string : strings_) {
     if (string.empty()) {
       model::throw_input_error("--stop '': expected some text");
+    }
+    if (const size_t broken_at = text::find_broken_utf8(string); broken_at != std::string::npos) {
+      model::throw_input_error("--stop: expected UTF-8, byte {} is not", broken_at);
     }
   }
 }

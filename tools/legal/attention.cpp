@@ -17,7 +17,7 @@ using reference::OpCall;
 using reference::store;
 
 // Elements [first, first + count) of a flat tensor.
-std::span<const float> part(const std::vector<float>& values, int64_t first, int64_t count) {
+std::span<const float> part(std::span<const float> values, int64_t first, int64_t count) {
   return std::span<const float>(values).subspan(static_cast<size_t>(first), static_cast<size_t>(count));
 }
 
@@ -35,7 +35,7 @@ std::vector<float> weight_row(const reference::WeightMatrix& weight, int64_t row
 }
 
 // Visible probabilities of a row in BF16.
-std::vector<float> bf16_probs(const std::vector<float>& probs, int64_t first, int64_t count) {
+std::vector<float> bf16_probs(std::span<const float> probs, int64_t first, int64_t count) {
   const auto row = part(probs, first, count);
   std::vector<float> rounded(row.size());
   std::transform(row.begin(), row.end(), rounded.begin(), reference::round_to_bf16);
@@ -56,7 +56,7 @@ void for_each_softmax(const OpCall& call, Order& order, const Visit& visit) {
   const int64_t query_stride = absorbed ? c.kv_lora_rank : c.qk_head_dim();
   const auto query = load<float>(call.inputs[0]);
   const auto query_rope = load<float>(call.inputs[1]);
-  const auto kv_b = absorbed ? std::vector<float>() : load<float>(call.inputs[2]);
+  const auto kv_b = absorbed ? reference::Reused<float>() : load<float>(call.inputs[2]);
   const auto cache = load<float>(call.inputs.back());
   const auto scale = static_cast<float>(reference::softmax_scale(c));
   const auto places = reference::token_places(call.workload);

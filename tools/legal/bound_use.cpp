@@ -17,7 +17,7 @@ using model::OpKind;
 using model::TensorView;
 using reference::OpCall;
 
-std::vector<model::Estimate> given(const std::vector<TensorView>& tensors) {
+std::vector<model::Estimate> given(std::span<const TensorView> tensors) {
   std::vector<model::Estimate> estimates;
   for (const TensorView& tensor : tensors) {
     estimates.push_back(tensor.bytes.empty() ? model::Estimate{} : reference::given(tensor));

@@ -141,9 +141,9 @@ TensorView combine(const OpCall& call, Order& order) {
   const auto weights = load<float>(call.inputs[1]);
   const auto k = static_cast<size_t>(call.inputs[0].row_len());
   const auto hidden = static_cast<size_t>(call.config().hidden_size);
-  std::vector<std::vector<float>> outputs;
+  std::vector<reference::Reused<float>> outputs;
   for (const auto& output : call.expert_outputs) {
-    outputs.push_back(output.bytes.empty() ? std::vector<float>() : load<float>(output));
+    outputs.push_back(output.bytes.empty() ? reference::Reused<float>() : load<float>(output));
   }
   std::vector<size_t> next_row(outputs.size());
   std::vector<float> y;
@@ -166,7 +166,8 @@ TensorView combine(const OpCall& call, Order& order) {
 // The FP32 sum of two tensors, the second rounded to BF16 first where it is a layer's input; or the one that is there.
 TensorView sum_of_two(const OpCall& call, bool round_second, model::DType dtype) {
   auto sum = load<float>(call.inputs[0]);
-  const auto second = call.inputs.size() == 2 ? load<float>(call.inputs[1]) : std::vector<float>(sum.size());
+  const auto second =
+      call.inputs.size() == 2 ? load<float>(call.inputs[1]) : reference::Reused<float>(sum.size(), 0.0f);
   for (size_t i = 0; i < sum.size(); ++i) {
     sum[i] += round_second ? reference::round_to_bf16(second[i]) : second[i];
   }

@@ -42,7 +42,8 @@ OpPack make_router(Bench& bench) {
   }
   const auto ids = bench.bits({.id = "ids", .kind = OpKind::kRouterExperts, .weights = bias_names}, chooses_from);
   const Value weights = bench.run({.id = "weights", .kind = OpKind::kRouterWeights}, {scores, given_value(ids)});
-  const auto bias = bias_names.empty() ? std::vector<float>() : reference::load<float>(bench.weights.weight("bias"));
+  const auto bias =
+      bias_names.empty() ? reference::Reused<float>() : reference::load<float>(bench.weights.weight("bias"));
   auto masks = admissible_sets(c, bench.rules, reference::rounded(scores.estimate), bias);
   OpPack pack{
       {},
