@@ -63,7 +63,9 @@ int exponent_of(float number, int smallest) {
 // StepRow::last_place of an E4M3 number.
 uint32_t last_place_of(float number) {
   const auto bits = std::bit_cast<uint32_t>(number);
-  const int place = static_cast<int>(bits >> 23 & 0xFF) - 150 + std::countr_zero(bits | 0x800000);
+  const auto significand = static_cast<int32_t>((bits & 0x7FFFFF) | 0x800000);
+  const auto lowest_bit = std::bit_cast<uint32_t>(static_cast<float>(significand & -significand));
+  const int place = static_cast<int>(bits >> 23 & 0xFF) - 150 + static_cast<int>(lowest_bit >> 23) - 127;
   return static_cast<uint8_t>(number == 0 ? kNoPlace : place) * 0x01010101U;
 }
 
@@ -157,24 +159,39 @@ class RecipeMatmul {
     return rows_[static_cast<size_t>(b * x_.num_rows() + m)];
   }
 
-  [[nodiscard]] float rounded(float number) const { return format_ == Format::kBf16 ? round_to_bf16(number) : number; }
+  // The numbers of a row as the unit takes them: rounded to BF16 or E4M3 already, each in its place.
+  [[nodiscard]] std::array<float, kBlockProducts> ordered(const float* numbers) const {
+    std::array<float, kBlockProducts> in_place;
+    if (format_ == Format::kBf16) {
+      std::array<uint16_t, kBlockProducts> codes;
+      simd::kernels().encode_bf16(numbers, kBlockLen, codes.data());
+      std::ranges::transform(codes, in_place.begin(), [](uint32_t code) { return std::bit_cast<float>(code << 16); });
+    } else if (path_.chain == Chain::kSteps) {
+      std::copy_n(numbers, kBlockLen, in_place.begin());
+    } else {
+      for (size_t k = 0; k < kBlockProducts; ++k) {
+        in_place[places_[k]] = numbers[k];
+      }
+    }
+    return in_place;
+  }
 
   void fill_row(const float* numbers, Row& row) const {
+    const auto in_place = ordered(numbers);
     std::array<int, kBlockProducts> exponents;  // of numbers that are not zero
     const int smallest = smallest_exponent(seen_format(path_, format_));
-    for (int k = 0; k < kBlockLen; ++k) {
-      const float number = rounded(numbers[k]);
-      const auto place = places_[static_cast<size_t>(k)];
-      row.numbers.value[place] = static_cast<Real>(number);
-      exponents[place] = number == 0 ? kNoExponent : exponent_of(number, smallest);
+    for (size_t k = 0; k < kBlockProducts; ++k) {
+      row.numbers.value[k] = static_cast<Real>(in_place[k]);
+      exponents[k] = in_place[k] == 0 ? kNoExponent : exponent_of(in_place[k], smallest);
     }
     const int largest = std::ranges::max(exponents);
     row.range = {.largest_exponent = largest, .finite = largest < 128};
     put_exponents(exponents, row.numbers);
     if constexpr (std::is_same_v<Real, float>) {
-      std::ranges::transform(row.numbers.value, row.numbers.last_place, last_place_of);
-      std::ranges::transform(
-          row.numbers.value, row.numbers.places_of_weights, [](float number) { return number < 0 ? kCols : 0; });
+      for (size_t k = 0; k < kBlockProducts; ++k) {
+        row.numbers.last_place[k] = last_place_of(in_place[k]);
+        row.numbers.places_of_weights[k] = in_place[k] < 0 ? kCols : 0;
+      }
     }
   }
 
@@ -289,7 +306,17 @@ class RecipeMatmul {
     }
   }
 
-  // Every row's part = the partial sums of products [begin, end), from zero.
+  // Whether the partial sums of a promotion are one chain, which then holds them.
+  [[nodiscard]] bool keeps_partial_sums() const { return std::is_same_v<Real, float> && path_.chain == Chain::kSteps; }
+  [[nodiscard]] const float* partial_sums(const State& state) const {
+    if constexpr (std::is_same_v<Real, float>) {
+      return keeps_partial_sums() ? state.chain.data() : state.part.data();
+    } else {
+      return state.part.data();
+    }
+  }
+
+  // Every row's partial sums = those of products [begin, end), from zero.
   void set_partial_sums(int64_t b, int begin, int end, Chunk& chunk, const Scratch& scratch) const {
     const int len = path_.chain == Chain::kSteps ? end - begin : kUnpackedLen;
     for (int first = begin; first < end; first += len) {
@@ -297,6 +324,9 @@ class RecipeMatmul {
         state.chain.fill(0);
       }
       add_steps(b, first, first + len, chunk, scratch);  // whole pairs of FP16 steps: zeros beyond the end
+      if (keeps_partial_sums()) {
+        return;
+      }
       for (State& state : chunk.states) {
         const bool is_first = first == begin;
         std::ranges::transform(state.part, state.chain, state.part.begin(), [=](float sum, Real c) {
@@ -312,7 +342,7 @@ class RecipeMatmul {
       for (int64_t m = 0; m < x_.num_rows(); ++m) {
         State& state = chunk.states[static_cast<size_t>(m)];
         kernels_.promote({.form = recipe_.promotion.form, .a_scale = x_.scales(b)[m], .b_scale = w_scale, .len = kCols},
-                         state.part.data(),
+                         partial_sums(state),
                          state.sum.data());
       }
     }

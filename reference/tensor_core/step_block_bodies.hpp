@@ -161,8 +161,13 @@ struct RowExponents {
 };
 
 // Asks for what will be read of x so many rows later, which may be the next step of this row.
-inline void prefetch_next(
-    const StepSpan& span, const StepOutputs<float>* rows, int64_t num_rows, int64_t m, int begin, int end) {
+inline void prefetch_next(const StepSpan& span,
+                          bool with_last_places,
+                          const StepOutputs<float>* rows,
+                          int64_t num_rows,
+                          int64_t m,
+                          int begin,
+                          int end) {
   constexpr int kPerLine = 16;
   const bool is_other = m + kRowsTogether < num_rows;
   const StepRow<float>& x = *rows[is_other ? m + kRowsTogether : m].x;
@@ -170,7 +175,9 @@ inline void prefetch_next(
   for (int k = first; k < first + span.step_len && k < kBlockProducts; k += kPerLine) {
     __builtin_prefetch(x.depth + k);
     __builtin_prefetch(x.value + k);
-    __builtin_prefetch(x.last_place + k);
+    if (with_last_places) {
+      __builtin_prefetch(x.last_place + k);
+    }
   }
 }
 
@@ -186,7 +193,7 @@ __attribute__((noinline)) inline void run_integer_steps(const StepSpan& span,
       const int64_t count = num_rows - first < kRowsTogether ? num_rows - first : kRowsTogether;
       for (int64_t m = 0; m < count; ++m) {
         const StepOutputs<float>& row = rows[first + m];
-        prefetch_next(span, rows, num_rows, first + m, begin, end);
+        prefetch_next(span, false, rows, num_rows, first + m, begin, end);
         exponents[m].fit = find_exponents(span, tile, begin, end, *row.x, row.c, exponents[m].fields);
       }
       for (int64_t m = 0; m < count; ++m) {

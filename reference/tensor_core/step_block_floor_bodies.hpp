@@ -95,7 +95,7 @@ __attribute__((noinline)) inline void run_floor_steps(const StepSpan& span,
       const FloorRow* fitting[kRowsTogether];
       int count = 0;
       for (int64_t m = first; m < last; ++m) {
-        prefetch_next(span, rows, num_rows, m, begin, end);
+        prefetch_next(span, true, rows, num_rows, m, begin, end);
         FloorRow& row = taken[m - first];
         row.outputs = rows[m];
         if (find_exponents(span, tile, begin, end, *rows[m].x, rows[m].c, row.exponents.fields)) {
