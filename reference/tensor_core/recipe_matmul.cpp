@@ -61,12 +61,12 @@ int exponent_of(float number, int smallest) {
 }
 
 // StepRow::last_place of an E4M3 number.
-uint32_t last_place_of(float number) {
+int8_t last_place_of(float number) {
   const auto bits = std::bit_cast<uint32_t>(number);
   const auto significand = static_cast<int32_t>((bits & 0x7FFFFF) | 0x800000);
   const auto lowest_bit = std::bit_cast<uint32_t>(static_cast<float>(significand & -significand));
   const int place = static_cast<int>(bits >> 23 & 0xFF) - 150 + static_cast<int>(lowest_bit >> 23) - 127;
-  return static_cast<uint8_t>(number == 0 ? kNoPlace : place) * 0x01010101U;
+  return static_cast<int8_t>(number == 0 ? kNoPlace : place);
 }
 
 // A product in chunks of as many outputs as a tile has: every row of x meets the weights of a block while they lie in a tile.
@@ -202,7 +202,7 @@ class RecipeMatmul {
     for (size_t k = 0; k < kBlockProducts; ++k) {
       const int depth = largest - exponents[k];
       const bool is_zero = exponents[k] == kNoExponent;
-      row.depth[k] = (is_zero ? 255U : static_cast<uint32_t>(depth)) * 0x01010101U;
+      row.depth[k] = static_cast<uint8_t>(is_zero ? 255 : depth);
       row.largest_depth = std::max(row.largest_depth, is_zero ? 0 : depth);
     }
   }

@@ -40,10 +40,10 @@ struct alignas(64) StepTile<float> {
 template <>
 struct alignas(64) StepRow<float> {
   float value[kBlockProducts];
-  // How far the exponent lies below largest_exponent, in each of four bytes; 255: the number is zero.
-  uint32_t depth[kBlockProducts];
-  // Of E4M3 numbers: the place of the lowest bit that is set, in each of four bytes; zero: kNoPlace.
-  uint32_t last_place[kBlockProducts];
+  // How far the exponent lies below largest_exponent; 255: the number is zero.
+  uint8_t depth[kBlockProducts];
+  // Of E4M3 numbers: the place of the lowest bit that is set; zero: kNoPlace.
+  int8_t last_place[kBlockProducts];
   // Where those of the weights lie that make a negative product, from StepTile::last_place[k] on: 0 or kCols.
   uint8_t places_of_weights[kBlockProducts];
   int largest_exponent;  // plus 127; 0: all numbers are zero

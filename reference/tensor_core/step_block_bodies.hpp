@@ -27,7 +27,7 @@ __attribute__((noinline)) inline float step_of_one(
   int largest = span.lowest_exponent;
   for (int k = begin; k < end; ++k) {
     if (x.value[k] * 1.0 * tile.weight[k][n] != 0) {
-      const int of_x = x.largest_exponent - static_cast<int>(x.depth[k] & 0xFF) - 127;
+      const int of_x = x.largest_exponent - x.depth[k] - 127;
       const int exponent = of_x + tile.exponent[k][n] - 127;
       largest = exponent > largest ? exponent : largest;
     }
@@ -79,7 +79,7 @@ __attribute__((always_inline)) inline bool find_exponents(const StepSpan& span,
   for (int k = begin; k < end; k += 2) {
 #pragma GCC unroll 2
     for (int odd = 0; odd < 2; ++odd) {  // beyond an odd end there are zeros
-      const auto depth = (Bytes)(FoursOfBytes{} + x.depth[k + odd]);
+      const Bytes depth = every_byte(x.depth[k + odd]);
       largest = larger(largest, difference(load<Bytes>(tile.exponent[k + odd]), depth));
     }
   }

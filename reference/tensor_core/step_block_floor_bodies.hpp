@@ -60,7 +60,7 @@ __attribute__((always_inline)) inline void add_floor_step(
       }
 #pragma GCC unroll 4
       for (int r = 0; r < kRows; ++r) {
-        const auto of_x = (__m256i)(FoursOfBytes{} + x[r]->last_place[k + odd]);
+        const auto of_x = _mm256_set1_epi8(x[r]->last_place[k + odd]);
         const auto of_weights = load<__m256i>(tile.last_place[k + odd][0] + x[r]->places_of_weights[k + odd]);
         counts[r] = _mm256_sub_epi8(counts[r], _mm256_cmpgt_epi8(_mm256_sub_epi8(places[r], of_x), of_weights));
       }
