@@ -21,8 +21,9 @@ static_assert(kBlockProducts == kBlockLen);
 
 // Products of larger numbers may overflow along K (at most 2^20): those blocks take the definition.
 constexpr int kLargestExponent = 100;
-constexpr float kLargestSum = 0x1p110f;
-constexpr int kUnpackedLen = 32;  // of Chain::kUnpackedPairs
+constexpr double kLargestSum = 0x1p110;
+constexpr int kNoExponent = -127;  // of zero: below those of all numbers
+constexpr int kUnpackedLen = 32;   // of Chain::kUnpackedPairs
 
 bool is_quantised(const BlockedRows& x) {
   return x.scales(0) != nullptr;
@@ -53,10 +54,19 @@ Format seen_format(const Path& path, Format format) {
   return path.chain == Chain::kUnpackedPairs ? Format::kFp16 : format;
 }
 
-// The exponent of a finite number as the unit sees it: a subnormal number keeps the smallest of its format.
-int exponent_of(const Path& path, Format format, float number) {
+// The exponent of a finite number as a unit sees it: a subnormal number keeps the smallest of its format.
+int exponent_of(float number, int smallest) {
   const int field = static_cast<int>(std::bit_cast<uint32_t>(number) >> 23 & 0xFF);
-  return std::max(field - 127, smallest_exponent(seen_format(path, format)));
+  return std::max(field - 127, smallest);
+}
+
+// StepRow::last_place of an E4M3 number.
+int8_t last_place_of(float number) {
+  const auto bits = std::bit_cast<uint32_t>(number);
+  const auto significand = static_cast<int32_t>((bits & 0x7FFFFF) | 0x800000);
+  const auto lowest_bit = std::bit_cast<uint32_t>(static_cast<float>(significand & -significand));
+  const int place = static_cast<int>(bits >> 23 & 0xFF) - 150 + static_cast<int>(lowest_bit >> 23) - 127;
+  return static_cast<int8_t>(number == 0 ? kNoPlace : place);
 }
 
 // A product in chunks of as many outputs as a tile has: every row of x meets the weights of a block while they lie in a tile.
@@ -68,7 +78,8 @@ class RecipeMatmul {
                Format format,
                const BlockedRows& x,
                const WeightMatrix& weight,
-               const StepKernels& kernels)
+               const StepKernels& kernels,
+               int num_threads)
       : recipe_(recipe),
         path_(path),
         format_(format),
@@ -80,11 +91,11 @@ class RecipeMatmul {
     for (int k = 0; k < kBlockProducts; ++k) {
       places_[static_cast<size_t>(k)] = static_cast<uint8_t>(place_of(path.chain, k));
     }
-    for (int64_t b = 0; b < x.num_blocks(); ++b) {
+    parallel_for(x.num_blocks(), num_threads, [&](int64_t b) {
       for (int64_t m = 0; m < x.num_rows(); ++m) {
         fill_row(x.block(b) + m * kBlockLen, row_of(b, m));
       }
-    }
+    });
     const auto num_steps = (x.len() + step_len() - 1) / step_len();
     split_len_ = (num_steps + recipe.chunks.num_splits - 1) / recipe.chunks.num_splits * step_len();
   }
@@ -117,6 +128,7 @@ class RecipeMatmul {
     alignas(64) std::array<Real, kCols> chain{};
     alignas(64) std::array<float, kCols> part{};
     alignas(64) std::array<float, kCols> sum{};
+    double largest_chain = 0;  // of BF16: no number of `chain` is larger
   };
   // As many outputs as a tile has.
   struct Chunk {
@@ -147,20 +159,57 @@ class RecipeMatmul {
     return rows_[static_cast<size_t>(b * x_.num_rows() + m)];
   }
 
-  [[nodiscard]] float rounded(float number) const { return format_ == Format::kBf16 ? round_to_bf16(number) : number; }
+  // The numbers of a row as the unit takes them: rounded to BF16 or E4M3 already, each in its place.
+  [[nodiscard]] std::array<float, kBlockProducts> ordered(const float* numbers) const {
+    std::array<float, kBlockProducts> in_place;
+    if (format_ == Format::kBf16) {
+      std::array<uint16_t, kBlockProducts> codes;
+      simd::kernels().encode_bf16(numbers, kBlockLen, codes.data());
+      std::ranges::transform(codes, in_place.begin(), [](uint32_t code) { return std::bit_cast<float>(code << 16); });
+    } else if (path_.chain == Chain::kSteps) {
+      std::copy_n(numbers, kBlockLen, in_place.begin());
+    } else {
+      for (size_t k = 0; k < kBlockProducts; ++k) {
+        in_place[places_[k]] = numbers[k];
+      }
+    }
+    return in_place;
+  }
 
   void fill_row(const float* numbers, Row& row) const {
-    row.range.largest_exponent = -127;
-    for (int k = 0; k < kBlockLen; ++k) {
-      const float number = rounded(numbers[k]);
-      const auto place = places_[static_cast<size_t>(k)];
-      const int exponent = exponent_of(path_, format_, number);
-      row.numbers.value[place] = static_cast<Real>(number);
-      row.numbers.exponent[place] =
-          number == 0 ? StepReal<Real>::kZeroExponent : static_cast<typename StepReal<Real>::Exponent>(exponent);
-      row.range.finite = row.range.finite && std::isfinite(number);
-      row.range.largest_exponent = std::max(row.range.largest_exponent, exponent);
+    const auto in_place = ordered(numbers);
+    std::array<int, kBlockProducts> exponents;  // of numbers that are not zero
+    const int smallest = smallest_exponent(seen_format(path_, format_));
+    for (size_t k = 0; k < kBlockProducts; ++k) {
+      row.numbers.value[k] = static_cast<Real>(in_place[k]);
+      exponents[k] = in_place[k] == 0 ? kNoExponent : exponent_of(in_place[k], smallest);
     }
+    const int largest = std::ranges::max(exponents);
+    row.range = {.largest_exponent = largest, .finite = largest < 128};
+    put_exponents(exponents, row.numbers);
+    if constexpr (std::is_same_v<Real, float>) {
+      for (size_t k = 0; k < kBlockProducts; ++k) {
+        row.numbers.last_place[k] = last_place_of(in_place[k]);
+        row.numbers.places_of_weights[k] = in_place[k] < 0 ? kCols : 0;
+      }
+    }
+  }
+
+  static void put_exponents(const std::array<int, kBlockProducts>& exponents, StepRow<float>& row) {
+    const int largest = std::ranges::max(exponents);
+    row.largest_exponent = largest + 127;
+    row.largest_depth = 0;
+    for (size_t k = 0; k < kBlockProducts; ++k) {
+      const int depth = largest - exponents[k];
+      const bool is_zero = exponents[k] == kNoExponent;
+      row.depth[k] = static_cast<uint8_t>(is_zero ? 255 : depth);
+      row.largest_depth = std::max(row.largest_depth, is_zero ? 0 : depth);
+    }
+  }
+  static void put_exponents(const std::array<int, kBlockProducts>& exponents, StepRow<double>& row) {
+    std::ranges::transform(exponents, row.exponent, [](int exponent) {
+      return exponent == kNoExponent ? kZeroExponent : static_cast<int16_t>(exponent);
+    });
   }
 
   // The numbers of columns [first, first + num_cols) in a block.
@@ -181,13 +230,9 @@ class RecipeMatmul {
   }
 
   void fill_weights(int64_t first, int64_t num_cols, int64_t b, int64_t len, Weights& w) const {
-    if constexpr (std::is_same_v<Real, float>) {
-      const FillFromE4m3 fill = kernels_.fill_from_e4m3;
-      if (fill != nullptr && num_cols == kCols && len == kBlockLen) {
-        const auto* codes = reinterpret_cast<const uint8_t*>(weight_.codes_at(first, b * kBlockLen));
-        w.range = fill(codes, weight_.in_dim(), w.tile);
-        return;
-      }
+    const bool is_whole = num_cols == kCols && len == kBlockLen;
+    if (is_whole && path_.chain == Chain::kSteps && fill_from_codes(weight_.codes_at(first, b * kBlockLen), w)) {
+      return;
     }
     read_numbers(first, num_cols, b, len, w);
     w.range = functions_.fill({.numbers = w.numbers.data(),
@@ -196,11 +241,32 @@ class RecipeMatmul {
                               w.tile);
   }
 
-  [[nodiscard]] bool fits_kernel(const Row& row, const Weights& w, const State& state) const {
-    return row.range.finite && w.range.finite &&
-           (format_ == Format::kE4m3 ||
-            (row.range.largest_exponent + w.range.largest_exponent <= kLargestExponent &&
-             std::ranges::all_of(state.chain, [](Real c) { return std::abs(c) <= kLargestSum; })));
+  // False where the weight is stored as other codes, or the level unpacks none.
+  bool fill_from_codes(const std::byte* codes, Weights& w) const {
+    if constexpr (std::is_same_v<Real, float>) {
+      if (format_ == Format::kE4m3 && kernels_.fill_from_e4m3 != nullptr) {
+        w.range = kernels_.fill_from_e4m3(reinterpret_cast<const uint8_t*>(codes), weight_.in_dim(), w.tile);
+        return true;
+      }
+      if (format_ == Format::kBf16 && kernels_.fill_from_bf16 != nullptr && weight_.stores(WeightForm::kBf16)) {
+        w.range = kernels_.fill_from_bf16(reinterpret_cast<const uint16_t*>(codes), weight_.in_dim(), w.tile);
+        return true;
+      }
+    }
+    return false;
+  }
+
+  [[nodiscard]] bool fits_kernel(const Row& row, const Weights& w, State& state) const {
+    if (!row.range.finite || !w.range.finite) {
+      state.largest_chain = HUGE_VAL;
+      return false;
+    }
+    if (format_ == Format::kE4m3) {
+      return true;
+    }
+    const int largest = row.range.largest_exponent + w.range.largest_exponent;
+    state.largest_chain += std::ldexp(4.0 * kBlockProducts, largest);
+    return largest <= kLargestExponent && state.largest_chain <= kLargestSum;
   }
 
   void sort_rows(int64_t b, Chunk& chunk, Scratch& scratch) const {
@@ -240,7 +306,17 @@ class RecipeMatmul {
     }
   }
 
-  // Every row's part = the partial sums of products [begin, end), from zero.
+  // Whether the partial sums of a promotion are one chain, which then holds them.
+  [[nodiscard]] bool keeps_partial_sums() const { return std::is_same_v<Real, float> && path_.chain == Chain::kSteps; }
+  [[nodiscard]] const float* partial_sums(const State& state) const {
+    if constexpr (std::is_same_v<Real, float>) {
+      return keeps_partial_sums() ? state.chain.data() : state.part.data();
+    } else {
+      return state.part.data();
+    }
+  }
+
+  // Every row's partial sums = those of products [begin, end), from zero.
   void set_partial_sums(int64_t b, int begin, int end, Chunk& chunk, const Scratch& scratch) const {
     const int len = path_.chain == Chain::kSteps ? end - begin : kUnpackedLen;
     for (int first = begin; first < end; first += len) {
@@ -248,6 +324,9 @@ class RecipeMatmul {
         state.chain.fill(0);
       }
       add_steps(b, first, first + len, chunk, scratch);  // whole pairs of FP16 steps: zeros beyond the end
+      if (keeps_partial_sums()) {
+        return;
+      }
       for (State& state : chunk.states) {
         const bool is_first = first == begin;
         std::ranges::transform(state.part, state.chain, state.part.begin(), [=](float sum, Real c) {
@@ -263,7 +342,7 @@ class RecipeMatmul {
       for (int64_t m = 0; m < x_.num_rows(); ++m) {
         State& state = chunk.states[static_cast<size_t>(m)];
         kernels_.promote({.form = recipe_.promotion.form, .a_scale = x_.scales(b)[m], .b_scale = w_scale, .len = kCols},
-                         state.part.data(),
+                         partial_sums(state),
                          state.sum.data());
       }
     }
@@ -338,10 +417,9 @@ class RecipeMatmul {
   std::vector<Row> rows_;  // [num_blocks, num_rows]
 };
 
-// The condition of StepKernel.
 template <typename Real>
-bool holds(const StepRule& step) {
-  return std::ldexp(1.0, StepReal<Real>::kFractionBits - step.align_bits) > 4.0 * step.num_products + 2;
+bool fits(const StepRule& step) {
+  return fits_sums<Real>(step.num_products, step.align_bits);
 }
 
 // What the kernels take: units that cut toward zero, whose steps are even, do not straddle blocks and ascend.
@@ -352,7 +430,8 @@ bool has_kernel(const Recipe& recipe, const Path& path, Format format) {
   const bool even = step.num_products % 2 == 0 && (!fp8 || recipe.promotion.every % 2 == 0);
   const bool steps_fit = fp8 ? path.chain == Chain::kSteps || recipe.promotion.every % kUnpackedLen == 0
                              : kBlockProducts % step.num_products == 0 && !recipe.chunks.descending;
-  return cuts && even && steps_fit && holds<double>(step) && (fp8 || path.accumulator == Accumulator::kIntoUnit);
+  return cuts && even && steps_fit && (fits<float>(step) || fits<double>(step)) &&
+         (fp8 || path.accumulator == Accumulator::kIntoUnit);
 }
 
 }  // namespace
@@ -362,8 +441,7 @@ StepSums step_sums(const Recipe& recipe, Format format) {
   if (!has_kernel(recipe, path, format)) {
     return StepSums::kDefinition;
   }
-  const bool fits_float = format == Format::kE4m3 && path.chain == Chain::kSteps && holds<float>(path.step);
-  return fits_float ? StepSums::kFloat : StepSums::kDouble;
+  return fits<float>(path.step) ? StepSums::kIntegers : StepSums::kDouble;
 }
 
 std::vector<float> recipe_matmul_plain(const Recipe& recipe,
@@ -413,8 +491,10 @@ std::vector<float> recipe_matmul(
   const Path& path = linear_path(recipe, format);
   const StepKernels& kernels = step_kernels(level);
   switch (step_sums(recipe, format)) {
-    case StepSums::kFloat: return RecipeMatmul<float>(recipe, path, format, x, weight, kernels).run(num_threads);
-    case StepSums::kDouble: return RecipeMatmul<double>(recipe, path, format, x, weight, kernels).run(num_threads);
+    case StepSums::kIntegers:
+      return RecipeMatmul<float>(recipe, path, format, x, weight, kernels, num_threads).run(num_threads);
+    case StepSums::kDouble:
+      return RecipeMatmul<double>(recipe, path, format, x, weight, kernels, num_threads).run(num_threads);
     case StepSums::kDefinition: break;
   }
   return recipe_matmul_plain(recipe, x, weight, num_threads);

@@ -21,7 +21,7 @@ std::vector<float> recipe_matmul(const Recipe& recipe,
                                  simd::Level level = simd::kernels().level);
 
 // What recipe_matmul keeps the sums of a step in, for those who count its instructions. kDefinition: it takes the definition.
-enum class StepSums { kFloat, kDouble, kDefinition };
+enum class StepSums { kIntegers, kDouble, kDefinition };
 StepSums step_sums(const Recipe& recipe, Format format);
 
 // The same, each output by the definition.

@@ -1,8 +1,11 @@
-// Steps of many outputs at once, with the bits of tc_step: for units that cut toward zero, which all measured ones do.
-// How: a running sum that starts at a large power of two M and is added to with rounding toward zero cuts every positive product to
-// the last place of M. One sum takes the positive products, another, from -M, the negative ones; M is chosen so that its last place is
-// 2^(E - F). Products of the operands are exact in Real, so fusing them makes no difference. For a vector of products that is two
-// multiply-adds, and one addition and one maximum of small integers for the largest exponent.
+// Steps of many outputs at once, with the bits of tc_step: for units that cut toward zero, which all measured ones do. Ways for steps that
+// keep few bits or many:
+// - StepTile<float>: products are exact in FP32. Times 2^(F - E) and turned into integers they are cut toward zero, and integers of 32
+//   bits add up exactly. For a vector of products that is two multiplications, a conversion and an addition, and a quarter of a
+//   subtraction and of a maximum of bytes for the largest exponent. E4M3 has a shorter way still (step_block_floor_bodies.hpp).
+// - StepTile<double>: what those integers cannot hold. A running sum that starts at a large power of two M and is added to with rounding
+//   toward zero cuts every positive product to the last place of M. One sum takes the positive products, another, from -M, the negative
+//   ones; M is chosen so that its last place is 2^(E - F).
 #pragma once
 
 #include <cstdint>
@@ -14,63 +17,54 @@ namespace reference::tensor_core {
 
 inline constexpr int kBlockProducts = 128;  // of K that a tile covers
 
-// What holds sums and exponents. float: E4M3 operands with few align bits. double: everything else.
+// 128 weights of each of kCols outputs, and 128 elements of a row of x. Products lie in the same order in both.
 template <typename Real>
-struct StepReal;
+struct StepTile;
+template <typename Real>
+struct StepRow;
+
+// Above the last place of every E4M3 product and sum, alone or beside that of a number, and twice it is a byte.
+inline constexpr int8_t kNoPlace = 60;
+
 template <>
-struct StepReal<float> {
-  using Exponent = int8_t;
-  static constexpr int kFractionBits = 23;
-  static constexpr int8_t kZeroExponent =
-      -60;  // two of them stay inside int8_t, and one beside a real one is below all real sums
+struct alignas(64) StepTile<float> {
+  static constexpr int kCols = 32;
+  float weight[kBlockProducts][kCols];  // [k][output]
+  // Of the number as the unit sees it, plus 127; 0: the weight is zero.
+  uint8_t exponent[kBlockProducts][kCols];
+  int smallest_exponent;  // of those above that are not 0; 255 where all are
+  // The place of the lowest bit that is set, of negative weights and of positive ones; kNoPlace for the others.
+  bool has_last_places;
+  alignas(64) int8_t last_place[kBlockProducts][2][kCols];
 };
 template <>
-struct StepReal<double> {
-  using Exponent = int16_t;
-  static constexpr int kFractionBits = 52;
-  static constexpr int16_t kZeroExponent = -8000;
+struct alignas(64) StepRow<float> {
+  float value[kBlockProducts];
+  // How far the exponent lies below largest_exponent; 255: the number is zero.
+  uint8_t depth[kBlockProducts];
+  // Of E4M3 numbers: the place of the lowest bit that is set; zero: kNoPlace.
+  int8_t last_place[kBlockProducts];
+  // Where those of the weights lie that make a negative product, from StepTile::last_place[k] on: 0 or kCols.
+  uint8_t places_of_weights[kBlockProducts];
+  int largest_exponent;  // plus 127; 0: all numbers are zero
+  int largest_depth;     // of those that are not zero
 };
 
-// 128 weights of each of kCols outputs: [k][output].
-template <typename Real>
-struct alignas(64) StepTile {
-  static constexpr int kCols = static_cast<int>(128 / sizeof(Real));  // four vectors of 32 bytes
+template <>
+struct alignas(64) StepTile<double> {
+  static constexpr int kCols = 16;
   // The positive numbers and 0 for the others; the negative ones and 0 for the others. A negative x swaps the two: by an index,
   // since a branch on signs, which are as good as random, costs more than the multiply-adds.
-  Real halves[2][kBlockProducts][kCols];
-  // Of the number as the unit sees it. What lies where is between the two functions of a level.
-  typename StepReal<Real>::Exponent exponent[kBlockProducts][kCols];
+  double halves[2][kBlockProducts][kCols];
+  int16_t exponent[kBlockProducts][kCols];  // of the number as the unit sees it
 };
-
-// Where the numbers of product k lie that go to the sum from M, and to the sum from -M.
-template <typename Real>
-struct StepOperands {
-  const Real* to_above;
-  const Real* to_below;
+template <>
+struct alignas(64) StepRow<double> {
+  double value[kBlockProducts];
+  int16_t exponent[kBlockProducts];
 };
-template <typename Real>
-inline StepOperands<Real> operands_of(const StepTile<Real>& tile, int k, Real x) {
-  constexpr int64_t kHalf = kBlockProducts * StepTile<Real>::kCols;
-  int64_t negative = 0;  // all bits, or none
-  if constexpr (sizeof(Real) == 4) {
-    int32_t bits = 0;
-    __builtin_memcpy(&bits, &x, sizeof(bits));
-    negative = bits >> 31;
-  } else {
-    __builtin_memcpy(&negative, &x, sizeof(negative));
-    negative >>= 63;
-  }
-  const int64_t swap = negative & kHalf;
-  const Real* first = tile.halves[0][k];
-  return {first + swap, first + (kHalf - swap)};
-}
-
-// 128 elements of a row of x.
-template <typename Real>
-struct alignas(64) StepRow {
-  Real value[kBlockProducts];
-  typename StepReal<Real>::Exponent exponent[kBlockProducts];
-};
+// Below the exponents of all products, alone or beside a real one.
+inline constexpr int16_t kZeroExponent = -8000;
 
 // begin and step_len are even; behind an odd end there is a zero in x.
 struct StepSpan {
@@ -82,6 +76,14 @@ struct StepSpan {
   int lowest_exponent = 0;  // terms are aligned at least to it
 };
 
+// Whether a rule's steps fit the sums of a way. `num_products` and `align_bits` as of a StepRule.
+template <typename Real>
+constexpr bool fits_sums(int num_products, int align_bits) {
+  // A product is less than 4 * 2^E; c, which is less than 2 * 2^E, is looked at when it is added.
+  return sizeof(Real) == 4 ? align_bits <= 29 && num_products <= 1 << (29 - align_bits)
+                           : align_bits < 50 && 4 * num_products + 2 < int64_t{1} << (52 - align_bits);
+}
+
 // A row of x and its results. c[output] = the steps of a span, each on top of the one before; c holds FP32 numbers.
 template <typename Real>
 struct StepOutputs {
@@ -90,7 +92,7 @@ struct StepOutputs {
 };
 
 // Many rows with one tile, so that what a step reads of the tile stays in the first cache for all of them. Everything finite, no result
-// near FP32's largest number, and (4 step_len + 2) < 2^(kFractionBits - align_bits).
+// near FP32's largest number, and fits_sums().
 template <typename Real>
 using StepKernel =
     void (*)(const StepSpan& span, const StepTile<Real>& tile, const StepOutputs<Real>* rows, int64_t num_rows);
@@ -98,7 +100,7 @@ using StepKernel =
 // Numbers of a block, before they are unpacked.
 struct StepNumbers {
   const float* numbers = nullptr;   // [kCols, 128]
-  const uint8_t* places = nullptr;  // [128]: where in the tile product k lies; product k + 1 lies behind an even k
+  const uint8_t* places = nullptr;  // [128]: where in the tile product k lies
   int smallest_exponent = 0;        // of the format the unit sees: subnormal numbers keep it
 };
 // What was found: the largest exponent, and whether all are finite.
@@ -108,8 +110,9 @@ struct StepRange {
 };
 template <typename Real>
 using FillTile = StepRange (*)(const StepNumbers& numbers, StepTile<Real>& tile);
-// The same from E4M3FN codes as they are stored, product k in place k. codes: [kCols, 128], a row every `stride` bytes.
+// The same from codes as they are stored, E4M3FN or BF16, product k in place k. codes: [kCols, 128], a row every `stride` codes.
 using FillFromE4m3 = StepRange (*)(const uint8_t* codes, int64_t stride, StepTile<float>& tile);
+using FillFromBf16 = StepRange (*)(const uint16_t* codes, int64_t stride, StepTile<float>& tile);
 
 template <typename Real>
 struct StepFunctions {
@@ -129,6 +132,7 @@ struct StepKernels {
   StepFunctions<float> of_float;
   StepFunctions<double> of_double;
   FillFromE4m3 fill_from_e4m3;  // null: this level has none
+  FillFromBf16 fill_from_bf16;  // likewise
   PromoteKernel promote;
 };
 // One table a level, each defined in a file that is compiled for it. Internal to step_kernels().

@@ -9,43 +9,68 @@
 namespace reference::tensor_core {
 namespace {
 
+constexpr int kVecBytes = 16;
 #include "reference/tensor_core/step_block_packs.hpp"
 
-// Products are exact, so this has the bits of a fused step.
-template <typename Number>
-inline Number fused(Number x, Number w, Number sum) {
-  return x * w + sum;
+inline Bytes difference(Bytes a, Bytes b) {
+  return (a > b ? a : b) - b;
+}
+inline bool all_equal(Bytes a, Bytes b) {
+  const auto different = (FoursOfBytes)(a ^ b);
+  uint32_t any = 0;
+  for (int i = 0; i < kColsOfTile / 4; ++i) {
+    any |= different[i];
+  }
+  return any == 0;
+}
+inline Bytes fields_of(const float* numbers) {
+  alignas(Bytes) uint8_t fields[kColsOfTile];
+  for (int n = 0; n < kColsOfTile; ++n) {
+    fields[n] = static_cast<uint8_t>(std::bit_cast<uint32_t>(numbers[n]) >> 23);  // the sign does not fit
+  }
+  return *reinterpret_cast<const Bytes*>(fields);
+}
+inline Ints widened(const uint8_t* bytes) {
+  return Ints{bytes[0], bytes[1], bytes[2], bytes[3]};
+}
+inline bool any_negative(Ints numbers) {
+  return ((numbers[0] | numbers[1]) | (numbers[2] | numbers[3])) < 0;
 }
 
 #include "reference/tensor_core/step_block_bodies.hpp"
+#include "reference/tensor_core/step_block_wide_bodies.hpp"
 
 template <typename Real>
 void run(const StepSpan& span, const StepTile<Real>& tile, const StepOutputs<Real>* rows, int64_t num_rows) {
   const int saved = std::fegetround();
   std::fesetround(FE_TOWARDZERO);
-  for (int64_t m = 0; m < num_rows; ++m) {
-    run_steps<Real>(span, *rows[m].x, tile, rows[m].c);
+  if constexpr (sizeof(Real) == 4) {
+    run_integer_steps(span, tile, rows, num_rows);
+  } else {
+    run_wide_steps(span, tile, rows, num_rows);
   }
   std::fesetround(saved);
 }
 
-template <typename Real>
-StepRange fill(const StepNumbers& from, StepTile<Real>& tile) {
-  using Exponent = typename StepReal<Real>::Exponent;
-  int largest_field = 0;
+StepRange fill_narrow(const StepNumbers& from, StepTile<float>& tile) {
+  int largest = 0;
+  int smallest = 255;
   for (int k = 0; k < kBlockProducts; ++k) {
     const int place = from.places[k];
-    for (int n = 0; n < StepTile<Real>::kCols; ++n) {
+    for (int n = 0; n < kColsOfTile; ++n) {
       const float number = from.numbers[n * kBlockProducts + k];
-      const int field = static_cast<int>(std::bit_cast<uint32_t>(number) >> 23 & 0xFF);
-      largest_field = std::max(largest_field, field);
-      tile.halves[0][place][n] = std::max(number, 0.0f);
-      tile.halves[1][place][n] = std::min(number, 0.0f);
-      tile.exponent[place][n] = number == 0 ? StepReal<Real>::kZeroExponent
-                                            : static_cast<Exponent>(std::max(field - 127, from.smallest_exponent));
+      uint32_t bits = 0;
+      __builtin_memcpy(&bits, &number, sizeof(bits));
+      const int field = static_cast<int>(bits >> 23 & 0xFF);
+      const int exponent = number == 0 ? 0 : std::max(field, from.smallest_exponent + 127);
+      tile.weight[place][n] = number;
+      tile.exponent[place][n] = static_cast<uint8_t>(exponent);
+      largest = std::max(largest, exponent);
+      smallest = exponent == 0 ? smallest : std::min(smallest, exponent);
     }
   }
-  return {.largest_exponent = largest_field - 127, .finite = largest_field < 255};
+  tile.smallest_exponent = smallest;
+  return {.largest_exponent = largest - 127, .finite = largest < 255};
 }
 
 void promote_row(const PromoteRow& row, const float* t, float* f) {
@@ -56,6 +81,6 @@ void promote_row(const PromoteRow& row, const float* t, float* f) {
 
 }  // namespace
 
-const StepKernels kBaselineSteps{{run<float>, fill<float>}, {run<double>, fill<double>}, nullptr, promote_row};
+const StepKernels kBaselineSteps{{run<float>, fill_narrow}, {run<double>, fill_wide}, nullptr, nullptr, promote_row};
 
 }  // namespace reference::tensor_core

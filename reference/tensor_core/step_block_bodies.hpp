@@ -1,88 +1,209 @@
-// The loops of step_block.hpp, compiled once for each level of vector instructions. The including file has defined, in its anonymous
-// namespace: Packs<Real> (vector types of 32 bytes) and fused(x, w, sum) = x * w + sum.
+// The loops of step_block.hpp over StepTile<float>, compiled once for each level of vector instructions. The including file has defined,
+// in its anonymous namespace: the types of step_block_packs.hpp, difference(Bytes a, Bytes b), which is 0 where b is larger,
+// all_equal(Bytes, Bytes), fields_of(const float* numbers), the exponents' fields of kColsOfTile numbers, widened(const uint8_t*), the next
+// bytes as Ints, and any_negative(Ints).
 // NOTE: no function of the standard library here (reference/simd/kernels_avx2.cpp says why).
 
-// The largest exponent of each output: that of a product, of c, or the lowest.
-template <typename Real>
-inline void align_to(const StepSpan& span,
-                     const typename StepReal<Real>::Exponent* largest,
-                     const Real* c,
-                     Real* anchor) {
-  using Bits = typename Packs<Real>::BitsOfOne;
-  constexpr int kFractionBits = StepReal<Real>::kFractionBits;
-  constexpr int kBias = sizeof(Real) == 4 ? 127 : 1023;
-  constexpr Bits kFieldMask = 2 * kBias + 1;
-  for (int n = 0; n < StepTile<Real>::kCols; ++n) {
-    Bits bits = 0;
-    __builtin_memcpy(&bits, &c[n], sizeof(bits));
-    const Bits field = (bits >> kFractionBits) & kFieldMask;
-    const Bits of_c = field == 0 ? Bits{-20000} : field - kBias < -126 ? Bits{-126} : field - kBias;
-    Bits e = largest[n] > of_c ? largest[n] : of_c;
-    e = e > span.lowest_exponent ? e : span.lowest_exponent;
-    bits = (e - span.align_bits + kFractionBits + kBias) << kFractionBits;
-    __builtin_memcpy(&anchor[n], &bits, sizeof(bits));
+constexpr int kRowsTogether = 16;  // so that exponents of one row are looked at while another one's products are added
+
+template <typename Vec, typename Element>
+__attribute__((always_inline)) inline Vec load(const Element* from) {
+  return *reinterpret_cast<const Vec*>(from);
+}
+template <typename Vec, typename Element>
+__attribute__((always_inline)) inline void store(Element* to, Vec vec) {
+  *reinterpret_cast<Vec*>(to) = vec;
+}
+
+// One output of a step by the words of step.hpp, for terms of any size.
+__attribute__((noinline)) inline float step_of_one(
+    const StepSpan& span, const StepTile<float>& tile, int begin, int end, const StepRow<float>& x, float c, int n) {
+  const auto power_of_two = [](int exponent) {
+    const int64_t bits = static_cast<int64_t>(exponent + 1023) << 52;
+    double value = 0;
+    __builtin_memcpy(&value, &bits, sizeof(value));
+    return value;
+  };
+  int largest = span.lowest_exponent;
+  for (int k = begin; k < end; ++k) {
+    if (x.value[k] * 1.0 * tile.weight[k][n] != 0) {
+      const int of_x = x.largest_exponent - x.depth[k] - 127;
+      const int exponent = of_x + tile.exponent[k][n] - 127;
+      largest = exponent > largest ? exponent : largest;
+    }
+  }
+  if (c != 0) {
+    uint32_t bits = 0;
+    __builtin_memcpy(&bits, &c, sizeof(bits));
+    const int field = static_cast<int>(bits >> 23 & 0xFF);
+    const int exponent = (field > 1 ? field : 1) - 127;
+    largest = exponent > largest ? exponent : largest;
+  }
+  const double to_integer = power_of_two(span.align_bits - largest);
+  auto sum = static_cast<int64_t>(c * to_integer);
+  for (int k = begin; k < end; ++k) {
+    sum += static_cast<int64_t>(x.value[k] * 1.0 * tile.weight[k][n] * to_integer);
+  }
+  const auto result = static_cast<float>(static_cast<double>(sum) * power_of_two(largest - span.align_bits));
+  uint32_t bits = 0;
+  __builtin_memcpy(&bits, &result, sizeof(bits));
+  bits &= ~0U << (23 - span.result_bits);
+  float cut = 0;
+  __builtin_memcpy(&cut, &bits, sizeof(cut));
+  return cut + 0.0f;  // no minus zero
+}
+
+inline Bytes every_byte(int number) {
+  return Bytes{} + static_cast<uint8_t>(number);
+}
+inline Bytes larger(Bytes a, Bytes b) {
+  return a > b ? a : b;
+}
+
+inline void add_step_plainly(
+    const StepSpan& span, const StepTile<float>& tile, int begin, int end, const StepOutputs<float>& row) {
+  for (int n = 0; n < kColsOfTile; ++n) {
+    row.c[n] = step_of_one(span, tile, begin, end, *row.x, row.c[n], n);
   }
 }
 
-// The exact sum cut to the result's fraction bits, and to FP32's last place below its normal numbers.
-template <typename Real>
-inline typename Packs<Real>::Number cut(const StepSpan& span, typename Packs<Real>::Number sum) {
-  using Number = typename Packs<Real>::Number;
-  using Bits = typename Packs<Real>::Bits;
-  const Bits sign = (Bits)sum & (Bits{} + Packs<Real>::kSignBit);
-  Number magnitude = (Number)((Bits)sum ^ sign);
-  if constexpr (sizeof(Real) == 8) {
-    const Real last_place = power_of_two(52 - 126 - span.result_bits);
-    magnitude = magnitude < 0x1p-126 ? (magnitude + last_place) - last_place : magnitude;
+// E + 127 of each output to `fields`. False if there is an output whose E, or 2^(F - E), does not fit.
+__attribute__((always_inline)) inline bool find_exponents(const StepSpan& span,
+                                                          const StepTile<float>& tile,
+                                                          int begin,
+                                                          int end,
+                                                          const StepRow<float>& x,
+                                                          const float* c,
+                                                          uint8_t* fields) {
+  Bytes largest = {};
+  for (int k = begin; k < end; k += 2) {
+#pragma GCC unroll 2
+    for (int odd = 0; odd < 2; ++odd) {  // beyond an odd end there are zeros
+      const Bytes depth = every_byte(x.depth[k + odd]);
+      largest = larger(largest, difference(load<Bytes>(tile.exponent[k + odd]), depth));
+    }
   }
-  const typename Packs<Real>::BitsOfOne keep =
-      ~((typename Packs<Real>::BitsOfOne{1} << (StepReal<Real>::kFractionBits - span.result_bits)) - 1);
-  return (Number)(((Bits)magnitude & (Bits{} + keep)) | sign) + Number{};  // no minus zero
+  // Of fields, 127 too large. A product of a tiny exponent counts as 0, as if it were zero.
+  const int above = x.largest_exponent - 127;
+  const Bytes of_products = difference(largest, every_byte(above < 0 ? -above : 0)) + every_byte(above > 0 ? above : 0);
+  int lowest = span.align_bits > above ? span.align_bits : above;
+  lowest = lowest >= span.lowest_exponent + 127 ? lowest + 1 : span.lowest_exponent + 127;
+  const Bytes of_c = fields_of(c);
+  const Bytes exponents = larger(of_products, of_c);
+  const Bytes fitting = larger(exponents, every_byte(lowest));
+  store(fields, fitting);
+  if (__builtin_expect(all_equal(exponents, fitting), 1)) {
+    return true;
+  }
+  const bool zero_is_zero = tile.smallest_exponent > x.largest_depth;
+  for (int n = 0; n < kColsOfTile; ++n) {
+    const bool none = zero_is_zero && largest[n] == 0 && c[n] == 0;
+    if (!none && exponents[n] < lowest) {
+      return false;
+    }
+  }
+  return true;
+}
+
+__attribute__((always_inline)) inline void add_step(const StepSpan& span,
+                                                    const StepTile<float>& tile,
+                                                    int begin,
+                                                    int end,
+                                                    const StepRow<float>& x,
+                                                    const uint8_t* fields,
+                                                    float* c) {
+  constexpr int kVectors = kColsOfTile / kVecLen < 4 ? kColsOfTile / kVecLen : 4;
+  const Ints keep = Ints{} + static_cast<int32_t>(~0U << (23 - span.result_bits));
+  for (int first = 0; first < kColsOfTile; first += kVectors * kVecLen) {
+    Floats scale[kVectors];
+    Ints sums[kVectors] = {};
+#pragma GCC unroll 4
+    for (int i = 0; i < kVectors; ++i) {
+      scale[i] = (Floats)((254 + span.align_bits - widened(fields + first + kVecLen * i)) << 23);  // 2^(F - E)
+    }
+    for (int k = begin; k < end; k += 2) {
+#pragma GCC unroll 2
+      for (int odd = 0; odd < 2; ++odd) {
+        const Floats value = x.value[k + odd] - Floats{};
+#pragma GCC unroll 4
+        for (int i = 0; i < kVectors; ++i) {
+          const auto product = value * load<Floats>(tile.weight[k + odd] + first + kVecLen * i);
+          sums[i] += __builtin_convertvector(product * scale[i], Ints);
+        }
+      }
+    }
+    Ints overflow = {};
+    Floats results[kVectors];
+#pragma GCC unroll 4
+    for (int i = 0; i < kVectors; ++i) {
+      const Ints of_c = __builtin_convertvector(load<Floats>(c + first + kVecLen * i) * scale[i], Ints);
+      const Ints total = sums[i] + of_c;
+      overflow |= (sums[i] ^ total) & (of_c ^ total);
+      const auto from_integer = (Floats)((254 << 23) - (Ints)scale[i]);
+      results[i] = (Floats)((Ints)(__builtin_convertvector(total, Floats) * from_integer) & keep);
+    }
+    const bool overflows = any_negative(overflow);
+#pragma GCC unroll 4
+    for (int i = 0; i < kVectors; ++i) {
+      if (__builtin_expect(!overflows, 1)) {
+        store(c + first + kVecLen * i, results[i]);
+      }
+    }
+    for (int n = first; overflows && n < first + kVectors * kVecLen; ++n) {
+      c[n] = step_of_one(span, tile, begin, end, x, c[n], n);
+    }
+  }
+}
+
+struct RowExponents {
+  alignas(32) uint8_t fields[kColsOfTile];
+  bool fit;
+};
+
+// Asks for what will be read of x so many rows later, which may be the next step of this row.
+inline void prefetch_next(const StepSpan& span,
+                          bool with_last_places,
+                          const StepOutputs<float>* rows,
+                          int64_t num_rows,
+                          int64_t m,
+                          int begin,
+                          int end) {
+  constexpr int kPerLine = 16;
+  const bool is_other = m + kRowsTogether < num_rows;
+  const StepRow<float>& x = *rows[is_other ? m + kRowsTogether : m].x;
+  const int first = is_other ? begin : end;
+  for (int k = first; k < first + span.step_len && k < kBlockProducts; k += kPerLine) {
+    __builtin_prefetch(x.depth + k);
+    __builtin_prefetch(x.value + k);
+    if (with_last_places) {
+      __builtin_prefetch(x.last_place + k);
+    }
+  }
 }
 
 // Runs under rounding toward zero, which the caller has set: hence no inlining.
-template <typename Real>
-__attribute__((noinline)) void run_steps(const StepSpan& span,
-                                         const StepRow<Real>& x,
-                                         const StepTile<Real>& tile,
-                                         Real* c) {
-  using Number = typename Packs<Real>::Number;
-  using Exponents = typename Packs<Real>::Exponents;
-  using Exponent = typename StepReal<Real>::Exponent;
-  constexpr int kCols = StepTile<Real>::kCols;
-  constexpr int kPacks = 4;
-  constexpr int kPackLen = kCols / kPacks;
-  const auto load = [](const Real* p) __attribute__((always_inline)) {
-    return *reinterpret_cast<const Number*>(p);
-  };
+__attribute__((noinline)) inline void run_integer_steps(const StepSpan& span,
+                                                        const StepTile<float>& tile,
+                                                        const StepOutputs<float>* rows,
+                                                        int64_t num_rows) {
+  RowExponents exponents[kRowsTogether];
   for (int begin = span.begin; begin < span.end; begin += span.step_len) {
     const int end = begin + span.step_len < span.end ? begin + span.step_len : span.end;
-    Exponents largest = Exponents{} + static_cast<Exponent>(2 * StepReal<Real>::kZeroExponent);
-    for (int k = begin; k < end; ++k) {
-      const Exponents sum = *reinterpret_cast<const Exponents*>(tile.exponent[k]) + x.exponent[k];
-      largest = sum > largest ? sum : largest;
-    }
-    alignas(32) Exponent largest_of[kCols];
-    *reinterpret_cast<Exponents*>(largest_of) = largest;
-    alignas(32) Real anchor[kCols];
-    align_to<Real>(span, largest_of, c, anchor);
-    Number above[kPacks];
-    Number below[kPacks];
-    for (int i = 0; i < kPacks; ++i) {
-      const Number before = load(c + kPackLen * i);
-      above[i] = load(anchor + kPackLen * i) + (before > 0 ? before : Number{});
-      below[i] = (before > 0 ? Number{} : before) - load(anchor + kPackLen * i);
-    }
-    for (int k = begin; k < end; ++k) {
-      const StepOperands<Real> w = operands_of(tile, k, x.value[k]);
-      const Number value = x.value[k] - Number{};
-      for (int i = 0; i < kPacks; ++i) {
-        above[i] = fused(value, load(w.to_above + kPackLen * i), above[i]);
-        below[i] = fused(value, load(w.to_below + kPackLen * i), below[i]);
+    for (int64_t first = 0; first < num_rows; first += kRowsTogether) {
+      const int64_t count = num_rows - first < kRowsTogether ? num_rows - first : kRowsTogether;
+      for (int64_t m = 0; m < count; ++m) {
+        const StepOutputs<float>& row = rows[first + m];
+        prefetch_next(span, false, rows, num_rows, first + m, begin, end);
+        exponents[m].fit = find_exponents(span, tile, begin, end, *row.x, row.c, exponents[m].fields);
       }
-    }
-    for (int i = 0; i < kPacks; ++i) {
-      *reinterpret_cast<Number*>(c + kPackLen * i) = cut<Real>(span, above[i] + below[i]);
+      for (int64_t m = 0; m < count; ++m) {
+        const StepOutputs<float>& row = rows[first + m];
+        if (exponents[m].fit) {
+          add_step(span, tile, begin, end, *row.x, exponents[m].fields, row.c);
+          continue;
+        }
+        add_step_plainly(span, tile, begin, end, row);
+      }
     }
   }
 }

@@ -17,18 +17,23 @@ double vec_len(Level level) {
   return level == Level::kAvx512 ? 16 : level == Level::kAvx2 ? 8 : 4;
 }
 
-// The loops of reference/tensor_core/step_block*. A tile has 32 outputs in FP32 or 16 in FP64.
+// The loops of reference/tensor_core/step_block*, for one product of K with the outputs of a tile: 32 in integers, 16 in FP64.
 PortCount count_of_steps(StepSums sums, Level level) {
-  const double num_outputs = sums == StepSums::kFloat ? 32 : 16;
-  switch (level) {
-    // Two products of K: two vectors of outputs, each with a sum from M and one from -M; the exponents of both products lie in one
-    // vector. Loads: the weights, x as a number and as a sign, exponents of both.
-    case Level::kAvx512: return {.num_products = 2 * num_outputs, .num_operations = 8 + 2, .num_loads = 8 + 4 + 2};
-    // One product of K: four vectors of outputs. The exponents' addition and maximum run beside the multiply-adds on a third port.
-    case Level::kAvx2: return {.num_products = num_outputs, .num_operations = 8, .num_loads = 8 + 2 + 2};
-    // Eight vectors of outputs, products and additions apart.
-    default: return {.num_products = num_outputs, .num_operations = 2 * 16, .num_loads = 16 + 2 + 3};
+  if (sums == StepSums::kDouble) {
+    // Vectors of four outputs at every level, each with a sum from M and one from -M, products and additions apart in the baseline.
+    // Loads: the weights, x as a number, as a sign and its exponent, exponents. The exponents take an addition and a maximum.
+    const double num_operations = level == Level::kBaseline ? 2 * 16 : 8;
+    const double num_loads = level == Level::kBaseline ? 16 + 5 : 8 + 4;
+    return {.num_products = 16, .num_operations = num_operations, .num_loads = num_loads};
   }
+  // For each vector: times x, times 2^(F - E), to integers, to their sum. Exponents lie in vectors of 32 bytes at most: less the depth of
+  // x, the maximum. Loads: the weights, x, its depth, the exponents.
+  const double num_vectors = 32 / vec_len(level);
+  const double num_exponent_vectors = level == Level::kBaseline ? 2 : 1;
+  return {.num_products = 32,
+          .num_operations = 2 * num_vectors,
+          .num_loads = num_vectors + (level == Level::kBaseline ? 2 : 1) + 1 + num_exponent_vectors,
+          .num_vector_operations = 4 * num_vectors + 2 * num_exponent_vectors};
 }
 
 // The loops of reference/simd/product_bodies.hpp for eight outputs of a block of 128: multiply-adds, then the tree that joins the lanes
