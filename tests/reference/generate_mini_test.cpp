@@ -78,7 +78,7 @@ Continued continued(const std::vector<Stored>& prompts) {
           std::span(spoilt).subspan(p * static_cast<size_t>(value.row_len()), static_cast<size_t>(value.row_len()));
       *std::ranges::min_element(row) = 1e9;
     }
-    return model::make_tensor(model::DType::kF64, value.shape, std::move(spoilt));
+    return store<double>(value.shape, std::move(spoilt), model::DType::kF64);
   };
   Generator generator(mini(), exact_rules(), 2, {.num_drafts = 1}, watch_and_spoil);
   generator.run(requests, [&](size_t request, const GeneratedToken& token) {
