@@ -245,7 +245,9 @@ class RecipeMatmul {
   bool fill_from_codes(const std::byte* codes, Weights& w) const {
     if constexpr (std::is_same_v<Real, float>) {
       if (format_ == Format::kE4m3 && kernels_.fill_from_e4m3 != nullptr) {
-        w.range = kernels_.fill_from_e4m3(reinterpret_cast<const uint8_t*>(codes), weight_.in_dim(), w.tile);
+        const bool with_last_places = x_.num_rows() > kRowsWithoutPlaces;
+        w.range = kernels_.fill_from_e4m3(
+            reinterpret_cast<const uint8_t*>(codes), weight_.in_dim(), with_last_places, w.tile);
         return true;
       }
       if (format_ == Format::kBf16 && kernels_.fill_from_bf16 != nullptr && weight_.stores(WeightForm::kBf16)) {

@@ -84,6 +84,13 @@ constexpr bool fits_sums(int num_products, int align_bits) {
                            : align_bits < 50 && 4 * num_products + 2 < int64_t{1} << (52 - align_bits);
 }
 
+// Whether E4M3 steps take the way of step_block_floor_bodies.hpp: a sum of either sign, added to 1.5 * 2^23 last places, keeps the place.
+constexpr bool fits_floor(int num_products, int align_bits) {
+  return align_bits < 16 && 2 * (4 * num_products + 2) < 1 << (23 - align_bits);
+}
+inline constexpr int64_t kRowsWithoutPlaces =
+    2;  // of x: for so few the places of the bits of weights are not worth finding
+
 // A row of x and its results. c[output] = the steps of a span, each on top of the one before; c holds FP32 numbers.
 template <typename Real>
 struct StepOutputs {
@@ -111,7 +118,10 @@ struct StepRange {
 template <typename Real>
 using FillTile = StepRange (*)(const StepNumbers& numbers, StepTile<Real>& tile);
 // The same from codes as they are stored, E4M3FN or BF16, product k in place k. codes: [kCols, 128], a row every `stride` codes.
-using FillFromE4m3 = StepRange (*)(const uint8_t* codes, int64_t stride, StepTile<float>& tile);
+using FillFromE4m3 = StepRange (*)(const uint8_t* codes,
+                                   int64_t stride,
+                                   bool with_last_places,  // which few rows of x are not worth
+                                   StepTile<float>& tile);
 using FillFromBf16 = StepRange (*)(const uint16_t* codes, int64_t stride, StepTile<float>& tile);
 
 template <typename Real>

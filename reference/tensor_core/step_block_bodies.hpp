@@ -172,12 +172,16 @@ inline void prefetch_next(const StepSpan& span,
   const bool is_other = m + kRowsTogether < num_rows;
   const StepRow<float>& x = *rows[is_other ? m + kRowsTogether : m].x;
   const int first = is_other ? begin : end;
-  for (int k = first; k < first + span.step_len && k < kBlockProducts; k += kPerLine) {
-    __builtin_prefetch(x.depth + k);
+  if (first >= kBlockProducts) {
+    return;
+  }
+  for (int k = first; k < first + span.step_len; k += kPerLine) {
     __builtin_prefetch(x.value + k);
-    if (with_last_places) {
-      __builtin_prefetch(x.last_place + k);
-    }
+  }
+  __builtin_prefetch(x.depth + first);
+  if (with_last_places) {
+    __builtin_prefetch(x.last_place + first);
+    __builtin_prefetch(x.places_of_weights + first);
   }
 }
 

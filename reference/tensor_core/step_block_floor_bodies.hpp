@@ -8,11 +8,6 @@
 
 constexpr int kVectorsOfTile = kColsOfTile / kVecLen;
 
-// Whether A + sum and A - sum have the last place of A.
-inline bool fits_floor(const StepSpan& span) {
-  return span.align_bits < 16 && 2 * (4 * span.step_len + 2) < 1 << (23 - span.align_bits);
-}
-
 // A row of which a step is to be added.
 struct FloorRow {
   StepOutputs<float> outputs;

@@ -18,7 +18,8 @@ void run(const StepSpan& span, const StepTile<Real>& tile, const StepOutputs<Rea
   const unsigned saved = _mm_getcsr();
   _mm_setcsr(saved | _MM_ROUND_TOWARD_ZERO);
   if constexpr (sizeof(Real) == 4) {
-    const auto steps = tile.has_last_places && fits_floor(span) ? run_floor_steps : run_integer_steps;
+    const auto steps =
+        tile.has_last_places && fits_floor(span.step_len, span.align_bits) ? run_floor_steps : run_integer_steps;
     steps(span, tile, rows, num_rows);
   } else {
     run_wide_steps(span, tile, rows, num_rows);
@@ -169,7 +170,10 @@ inline __m256i sixteen_bytes(const uint8_t (&bytes)[16]) {
   return _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(bytes)));
 }
 
-StepRange fill_from_e4m3(const uint8_t* codes, int64_t stride, StepTile<float>& tile) {
+template <bool kLastPlaces>
+__attribute__((always_inline)) inline StepRange fill_from_e4m3(const uint8_t* codes,
+                                                               int64_t stride,
+                                                               StepTile<float>& tile) {
   // The exponents of the codes' fields, and the BF16 numbers of subnormal codes, which are multiples of 2^-9.
   static constexpr uint8_t kExponents[16] = {
       121, 121, 122, 123, 124, 125, 126, 127, 128, 129, 130, 131, 132, 133, 134, 135};
@@ -203,13 +207,15 @@ StepRange fill_from_e4m3(const uint8_t* codes, int64_t stride, StepTile<float>& 
       const __m256i exponents = _mm256_andnot_si256(is_zero, _mm256_shuffle_epi8(of_field, fields));
       extremes.add(exponents);
       _mm256_store_si256(reinterpret_cast<__m256i*>(tile.exponent[k]), in_order(exponents));
-      const __m256i fraction = _mm256_and_si256(magnitudes, _mm256_set1_epi8(7));
-      const __m256i places_of_others = _mm256_add_epi8(exponents, _mm256_shuffle_epi8(lowest_bits, fraction));
-      const __m256i places = _mm256_blendv_epi8(places_of_others, no_place, is_zero);
-      const __m256i of_negative = _mm256_blendv_epi8(no_place, places, columns[i]);
-      const __m256i of_positive = _mm256_blendv_epi8(places, no_place, columns[i]);
-      _mm256_store_si256(reinterpret_cast<__m256i*>(tile.last_place[k][0]), in_order(of_negative));
-      _mm256_store_si256(reinterpret_cast<__m256i*>(tile.last_place[k][1]), in_order(of_positive));
+      if (kLastPlaces) {
+        const __m256i fraction = _mm256_and_si256(magnitudes, _mm256_set1_epi8(7));
+        const __m256i places_of_others = _mm256_add_epi8(exponents, _mm256_shuffle_epi8(lowest_bits, fraction));
+        const __m256i places = _mm256_blendv_epi8(places_of_others, no_place, is_zero);
+        const __m256i of_negative = _mm256_blendv_epi8(no_place, places, columns[i]);
+        const __m256i of_positive = _mm256_blendv_epi8(places, no_place, columns[i]);
+        _mm256_store_si256(reinterpret_cast<__m256i*>(tile.last_place[k][0]), in_order(of_negative));
+        _mm256_store_si256(reinterpret_cast<__m256i*>(tile.last_place[k][1]), in_order(of_positive));
+      }
       // A normal code is a BF16 number, shifted and with another bias.
       const __m256i is_subnormal = _mm256_cmpgt_epi8(_mm256_set1_epi8(8), magnitudes);
       const __m256i upper =
@@ -224,10 +230,14 @@ StepRange fill_from_e4m3(const uint8_t* codes, int64_t stride, StepTile<float>& 
       store_numbers(tile.weight[k] + 16, _mm256_unpackhi_epi8(lower_bytes, upper_bytes));
     }
   }
-  tile.has_last_places = true;
+  tile.has_last_places = kLastPlaces;
   const __m256i is_nan = _mm256_cmpeq_epi8(largest, _mm256_set1_epi8(0x7F));
   const StepRange range = extremes.range(tile);
   return {.largest_exponent = range.largest_exponent, .finite = _mm256_testz_si256(is_nan, is_nan) != 0};
+}
+
+StepRange fill_from_e4m3(const uint8_t* codes, int64_t stride, bool with_last_places, StepTile<float>& tile) {
+  return with_last_places ? fill_from_e4m3<true>(codes, stride, tile) : fill_from_e4m3<false>(codes, stride, tile);
 }
 
 // Exponents of sixteen BF16 numbers as words: that of a subnormal number is the smallest, 1.

@@ -126,6 +126,7 @@ void expect_same_bits(const Recipe& recipe, const std::unique_ptr<Product>& prod
 }
 
 constexpr Shape kWhole{3, 32, 256};
+constexpr Shape kOneRow{1, 32, 256};
 constexpr Shape kRagged{2, 21, 331};
 
 TEST(TensorCoreMatmul, Fp8_HasTheBitsOfTheDefinition) {
@@ -138,6 +139,7 @@ TEST(TensorCoreMatmul, Fp8_HasTheBitsOfTheDefinition) {
       expect_same_bits(*recipe, fp8_product(kWhole, seed, true), "hostile");
     }
     expect_same_bits(*recipe, fp8_product(kRagged, 2, true), "ragged");
+    expect_same_bits(*recipe, fp8_product(kOneRow, 3, true), "one row");
   }
 }
 
@@ -166,6 +168,40 @@ TEST(TensorCoreMatmul, NegativeResultsBelowEverySubnormalNumber_ArePlusZero) {
     for (const float y : recipe_matmul(*find_linear_recipe("hopper"), x, WeightMatrix(weights, "w"), 1, level)) {
       EXPECT_EQ(std::bit_cast<uint32_t>(y), 0u) << simd::level_name(level);
     }
+  }
+}
+
+// The largest significands of one sign: a step of 16 nearly fills an integer of 32 bits, and with c it does not fit.
+TEST(TensorCoreMatmul, LargestSums_HaveTheBitsOfTheDefinition) {
+  for (const float sign : {1.0f, -1.0f}) {
+    auto product = std::make_unique<Product>(Shape{3, 32, 256});
+    product->weights.set("w", reference::bf16({32, 256}, std::vector<float>(32 * 256, 0x1.fep0f)));
+    for (int64_t m = 0; m < 3; ++m) {
+      std::vector<float> row(256, sign * 0x1.fep0f);
+      for (size_t k = 0; k < 16; ++k) {
+        row[k] = sign * std::ldexp(1.0f, static_cast<int>(m) - 4);  // so that c is below the products behind it
+      }
+      product->x.set(m, row);
+    }
+    expect_same_bits(*find_linear_recipe("hopper"), product, "largest sums");
+  }
+}
+
+// Products so small that 2^(F - E) is no number, beside whole zeros and c.
+TEST(TensorCoreMatmul, TinyProducts_HaveTheBitsOfTheDefinition) {
+  auto product = std::make_unique<Product>(Shape{4, 32, 256});
+  std::vector<float> w;
+  std::vector<float> x;
+  for (int i = 0; i < 32 * 256; ++i) {
+    w.push_back(i / 256 % 3 == 0 ? 0.0f : std::ldexp(1.0f + static_cast<float>(i % 7) / 8, -50 - i % 30));
+    x.push_back(i % 5 == 0 ? 0.0f : std::ldexp(i % 2 == 0 ? -1.25f : 1.75f, -40 - i % 37));
+  }
+  product->weights.set("w", reference::bf16({32, 256}, w));
+  for (int64_t m = 0; m < 4; ++m) {
+    product->x.set(m, std::span(x).subspan(static_cast<size_t>(m) * 256, 256));
+  }
+  for (const char* name : {"hopper", "ampere"}) {
+    expect_same_bits(*find_linear_recipe(name), product, "tiny products");
   }
 }
 

@@ -5,6 +5,7 @@
 #include "reference/simd/kernels.hpp"
 #include "reference/tensor_core/linear_recipes.hpp"
 #include "reference/tensor_core/recipe_matmul.hpp"
+#include "reference/tensor_core/step_block.hpp"
 
 namespace tools {
 namespace {
@@ -27,13 +28,32 @@ PortCount count_of_steps(StepSums sums, Level level) {
     return {.num_products = 16, .num_operations = num_operations, .num_loads = num_loads};
   }
   // For each vector: times x, times 2^(F - E), to integers, to their sum. Exponents lie in vectors of 32 bytes at most: less the depth of
-  // x, the maximum. Loads: the weights, x, its depth, the exponents.
+  // x, the maximum. Loads: the weights, x, its depth, which takes an operation to fill a vector, and the exponents.
   const double num_vectors = 32 / vec_len(level);
   const double num_exponent_vectors = level == Level::kBaseline ? 2 : 1;
   return {.num_products = 32,
           .num_operations = 2 * num_vectors,
           .num_loads = num_vectors + (level == Level::kBaseline ? 2 : 1) + 1 + num_exponent_vectors,
-          .num_vector_operations = 4 * num_vectors + 2 * num_exponent_vectors};
+          .num_vector_operations = 4 * num_vectors + 1 + 2 * num_exponent_vectors};
+}
+
+// The loop of reference/tensor_core/step_block_floor_bodies.hpp over as many rows of x as share the loads of weights. Of each row: a
+// multiply-add for each vector; the place of x into a vector, two subtractions and a comparison; exponents as above. Loads: the weights, and
+// of each row x, its place, the places of weights, its depth, the exponents.
+PortCount count_of_floor_steps(Level level) {
+  const double num_rows = level == Level::kAvx512 ? 4 : 2;
+  const double num_vectors = 32 / vec_len(level);
+  return {.num_products = 32 * num_rows,
+          .num_operations = num_vectors * num_rows,
+          .num_loads = num_vectors + 5 * num_rows,
+          .num_vector_operations = (num_vectors + 4 + 3) * num_rows};
+}
+
+bool takes_floor_steps(const reference::tensor_core::Path& path, bool is_fp8, int64_t num_tokens, Level level) {
+  namespace tensor_core = reference::tensor_core;
+  return is_fp8 && level != Level::kBaseline && path.chain == tensor_core::Chain::kSteps &&
+         num_tokens > tensor_core::kRowsWithoutPlaces &&
+         tensor_core::fits_floor(path.step.num_products, path.step.align_bits);
 }
 
 // The loops of reference/simd/product_bodies.hpp for eight outputs of a block of 128: multiply-adds, then the tree that joins the lanes
@@ -105,7 +125,12 @@ std::optional<PortCount> port_count(const reference::Rules& rules, bool is_fp8, 
     case LinearSum::kTensorCore: break;
   }
   using reference::tensor_core::Format;
-  const auto sums = reference::tensor_core::step_sums(*rules.recipe, is_fp8 ? Format::kE4m3 : Format::kBf16);
+  const Format format = is_fp8 ? Format::kE4m3 : Format::kBf16;
+  const auto sums = reference::tensor_core::step_sums(*rules.recipe, format);
+  if (sums == StepSums::kIntegers &&
+      takes_floor_steps(reference::tensor_core::linear_path(*rules.recipe, format), is_fp8, num_tokens, level)) {
+    return count_of_floor_steps(level);
+  }
   return sums == StepSums::kDefinition ? std::nullopt : std::optional(count_of_steps(sums, level));
 }
 
