@@ -47,13 +47,14 @@ T* shared_tiles_as() {
   return shared_memory_as<T>();
 }
 
+// Part of the kernel at any level of optimisation: an access is reported at the line that makes it.
 template <int N, typename T>
-Vector<T, N> load_vector(const T* from, Site site = Site::here()) {
+[[gnu::always_inline]] inline Vector<T, N> load_vector(const T* from, Site site = Site::here()) {
   emulation::require_aligned(from, sizeof(Vector<T, N>), site);
   return *reinterpret_cast<const Vector<T, N>*>(from);
 }
 template <int N, typename T>
-void store_vector(T* to, const Vector<T, N>& value, Site site = Site::here()) {
+[[gnu::always_inline]] inline void store_vector(T* to, const Vector<T, N>& value, Site site = Site::here()) {
   emulation::require_aligned(to, sizeof(Vector<T, N>), site);
   *reinterpret_cast<Vector<T, N>*>(to) = value;
 }
