@@ -32,7 +32,7 @@ TEST(ResidualAdd, TheSum_IsRoundedToNearestEven) {
 
 TEST(ResidualSum, BeforeItIsStored_IsTheFp32Sum) {
   const auto sum = residual_sum<float>({}, bf16({1, 1}, {0x1p-10f}), f32({1, 1}, {1 + 0x1p-8f}));
-  EXPECT_EQ(sum, std::vector<float>{1 + 0x1p-10f});
+  EXPECT_EQ(sum, Reused<float>{1 + 0x1p-10f});
 }
 
 TEST(LayerOutput, Pair_KeepsTheFp32Sum) {
