@@ -55,10 +55,11 @@ void add_device(CLI::App& app, InferFlags& flags) {
          "emulated, cuda: that a step's requests are split into, so that the stages of --pp work at the same time")
       ->check(CLI::Range(1, 1 << 10))
       ->capture_default_str();
-  app.add_option("--comm",
-                 flags.comm,
-                 "what ranks are: threads of this process, or mpi: processes (start with mpirun); nccl: GPUs of either, with "
-                 "--device cuda")
+  app.add_option(
+         "--comm",
+         flags.comm,
+         "what ranks are: threads of this process, or mpi: processes (start with mpirun); nccl: GPUs of either, with "
+         "--device cuda")
       ->check(CLI::IsMember({"threads", "mpi", "nccl"}))
       ->capture_default_str();
 }
