@@ -1,54 +1,13 @@
-// How often a decode step asks the system for memory. The operators below count in this program alone.
+// How often a decode step asks the system for memory.
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <atomic>
-#include <cstdlib>
-#include <new>
 #include <numeric>
 
 #include "model/checkpoint.hpp"
 #include "reference/transformer.hpp"
 #include "tests/paths.hpp"
-
-namespace {
-
-std::atomic<int64_t> num_allocations = 0;
-
-[[gnu::noinline]] void* counted(std::size_t num_bytes, std::size_t alignment) {
-  ++num_allocations;
-  void* memory = nullptr;
-  if (posix_memalign(&memory, alignment, num_bytes) != 0) {
-    throw std::bad_alloc();
-  }
-  return memory;
-}
-
-[[gnu::noinline]] void release(void* memory) {
-  std::free(memory);
-}
-
-}  // namespace
-
-// The other forms of new and delete go through these.
-void* operator new(std::size_t num_bytes) {
-  return counted(num_bytes, alignof(std::max_align_t));
-}
-void* operator new(std::size_t num_bytes, std::align_val_t alignment) {
-  return counted(num_bytes, static_cast<std::size_t>(alignment));
-}
-void operator delete(void* memory) noexcept {
-  release(memory);
-}
-void operator delete(void* memory, std::size_t) noexcept {
-  release(memory);
-}
-void operator delete(void* memory, std::align_val_t) noexcept {
-  release(memory);
-}
-void operator delete(void* memory, std::size_t, std::align_val_t) noexcept {
-  release(memory);
-}
+#include "tests/reference/counted_memory.hpp"
 
 namespace reference {
 namespace {
@@ -87,9 +46,9 @@ class Decoding {
   std::vector<int64_t> count(int64_t num_steps) {
     std::vector<int64_t> counts(static_cast<size_t>(num_steps));
     for (int64_t& of_step : counts) {
-      const int64_t before = num_allocations;
+      const int64_t before = counted_memory::num_allocations;
       transformer_.step(input_, cache_, probe_);
-      of_step = num_allocations - before;
+      of_step = counted_memory::num_allocations - before;
       for (auto& [num_cached, num_new] : input_.workload.sequences) {
         ++num_cached;
       }
@@ -130,9 +89,9 @@ void expect_none_the_second_time(Decoding& decoding) {
 }
 
 TEST(Allocations, TheCountSeesAVector) {
-  const int64_t before = num_allocations;
+  const int64_t before = counted_memory::num_allocations;
   const std::vector<int> vector(1000);
-  EXPECT_EQ(num_allocations - before, 1);
+  EXPECT_EQ(counted_memory::num_allocations - before, 1);
 }
 
 TEST(Allocations, ADecodeStepAsksForNoMemory) {

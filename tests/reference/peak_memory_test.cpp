@@ -1,59 +1,14 @@
-// What a step of DeepSeek-V3's heads holds beside the weights when 4096 positions are before it: at most 200 MB (docs/speed.md). The
-// operators below count in this program alone. One dense layer of zeros with a narrow residual stream, since heads are what it grows with.
+// What a step of DeepSeek-V3's heads holds beside the weights when 4096 positions are before it: at most 200 MB (docs/speed.md).
+// One dense layer of zeros with a narrow residual stream, since heads are what it grows with.
 #include <gtest/gtest.h>
-#include <malloc.h>
 
 #include <algorithm>
-#include <atomic>
-#include <cstdlib>
 #include <iostream>
 #include <map>
-#include <new>
 
 #include "model/tensor_catalog.hpp"
 #include "reference/transformer.hpp"
-
-namespace {
-
-std::atomic<int64_t> num_bytes_held = 0;
-std::atomic<int64_t> num_bytes_at_most = 0;
-
-[[gnu::noinline]] void* counted(std::size_t num_bytes, std::size_t alignment) {
-  void* memory = nullptr;
-  if (posix_memalign(&memory, alignment, num_bytes) != 0) {
-    throw std::bad_alloc();
-  }
-  const int64_t held = num_bytes_held += static_cast<int64_t>(malloc_usable_size(memory));
-  num_bytes_at_most = std::max<int64_t>(num_bytes_at_most, held);  // one thread computes here
-  return memory;
-}
-
-[[gnu::noinline]] void release(void* memory) {
-  num_bytes_held -= memory == nullptr ? 0 : static_cast<int64_t>(malloc_usable_size(memory));
-  std::free(memory);
-}
-
-}  // namespace
-
-// The other forms of new and delete go through these.
-void* operator new(std::size_t num_bytes) {
-  return counted(num_bytes, alignof(std::max_align_t));
-}
-void* operator new(std::size_t num_bytes, std::align_val_t alignment) {
-  return counted(num_bytes, static_cast<std::size_t>(alignment));
-}
-void operator delete(void* memory) noexcept {
-  release(memory);
-}
-void operator delete(void* memory, std::size_t) noexcept {
-  release(memory);
-}
-void operator delete(void* memory, std::align_val_t) noexcept {
-  release(memory);
-}
-void operator delete(void* memory, std::size_t, std::align_val_t) noexcept {
-  release(memory);
-}
+#include "tests/reference/counted_memory.hpp"
 
 namespace reference {
 namespace {
@@ -104,7 +59,7 @@ class WantsNothing : public model::Probe {
 // Bytes at most beside the weights in the last step of a prompt of `num_keys` tokens, of which dsv3-infer takes `num_new` in it.
 int64_t peak_of_last_step(int64_t num_keys, int64_t num_new) {
   const Zeros weights(heads_of_v3());
-  const int64_t before = num_bytes_held;
+  const int64_t before = counted_memory::num_bytes_held;
   const Transformer transformer(weights, v32_rules(Gemm::kFp8, model::ScaleFormat::kFp32), 1);
   LatentCache cache;
   for (int64_t position = 0; position < num_keys - num_new; ++position) {
@@ -114,9 +69,9 @@ int64_t peak_of_last_step(int64_t num_keys, int64_t num_new) {
   input.workload.sequences = {{.num_cached = num_keys - num_new, .num_new = num_new}};
   input.tokens.resize(static_cast<size_t>(num_new));
   WantsNothing probe;
-  num_bytes_at_most = num_bytes_held.load();
+  counted_memory::num_bytes_at_most = counted_memory::num_bytes_held.load();
   transformer.step(input, cache, probe);
-  return num_bytes_at_most - before;
+  return counted_memory::num_bytes_at_most - before;
 }
 
 TEST(PeakMemory, APromptOf4096TokensAtTheHeadsOfV3StaysWithinTheLimit) {
