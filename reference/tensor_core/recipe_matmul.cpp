@@ -13,6 +13,7 @@
 #include "reference/parallel.hpp"
 #include "reference/tensor_core/linear_dot.hpp"
 #include "reference/tensor_core/linear_recipes.hpp"
+#include "reference/tensor_core/number_places.hpp"
 
 namespace reference::tensor_core {
 namespace {
@@ -52,21 +53,6 @@ int place_of(Chain chain, int k) {
 // The format the unit sees.
 Format seen_format(const Path& path, Format format) {
   return path.chain == Chain::kUnpackedPairs ? Format::kFp16 : format;
-}
-
-// The exponent of a finite number as a unit sees it: a subnormal number keeps the smallest of its format.
-int exponent_of(float number, int smallest) {
-  const int field = static_cast<int>(std::bit_cast<uint32_t>(number) >> 23 & 0xFF);
-  return std::max(field - 127, smallest);
-}
-
-// StepRow::last_place of an E4M3 number.
-int8_t last_place_of(float number) {
-  const auto bits = std::bit_cast<uint32_t>(number);
-  const auto significand = static_cast<int32_t>((bits & 0x7FFFFF) | 0x800000);
-  const auto lowest_bit = std::bit_cast<uint32_t>(static_cast<float>(significand & -significand));
-  const int place = static_cast<int>(bits >> 23 & 0xFF) - 150 + static_cast<int>(lowest_bit >> 23) - 127;
-  return static_cast<int8_t>(number == 0 ? kNoPlace : place);
 }
 
 // A product in chunks of as many outputs as a tile has: every row of x meets the weights of a block while they lie in a tile.
