@@ -74,6 +74,8 @@ class RanksTest(unittest.TestCase):
             (["--dp", "4", "--sp"], "sequence_parallel needs tp above 1"),
             (["--pp", "4"], "exceeds the 3 layers"),
             (["--dp", "2", "cpu"], "the reference is one rank"),
+            (["--comm", "nccl", "cpu"], "the reference is one rank"),
+            (["--comm", "nccl", "--dp", "2"], "--comm nccl: connects GPUs, not --device emulated"),
         ):
             with self.subTest(options=options):
                 command = [*INFER, "--max-new-tokens", "1", *options]

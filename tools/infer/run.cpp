@@ -291,7 +291,7 @@ int run_infer(InferFlags flags) {
   std::vector<reference::FinishReason> reasons;
   reference::GenerationStats stats;
   if (flags.device == "cpu") {
-    if (layout_of(flags.layout, config).num_ranks() > 1) {
+    if (flags.comm != "threads" || layout_of(flags.layout, config).num_ranks() > 1) {
       model::throw_input_error("--device cpu: the reference is one rank; --device emulated runs several");
     }
     if (!flags.trace_file.empty()) {
